@@ -1,0 +1,3 @@
+//! The `walpost` binary.
+
+fn main() {}

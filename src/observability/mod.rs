@@ -1,0 +1,1 @@
+//! Logs, metrics, health and status. It is told, never asked.

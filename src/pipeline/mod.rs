@@ -1,0 +1,1 @@
+//! The loop, and the only place where a position moves.
