@@ -7,6 +7,8 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use crate::record::Origin;
+
 /// What an error means for the connector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
@@ -60,8 +62,12 @@ impl Class {
 #[derive(Debug)]
 pub struct Failure {
     class: Class,
+    access: bool,
+    server_stopping: bool,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    origin: Option<Origin>,
+    event: Option<String>,
 }
 
 impl Failure {
@@ -69,8 +75,12 @@ impl Failure {
     pub fn new(class: Class, message: impl Into<String>) -> Self {
         Self {
             class,
+            access: false,
+            server_stopping: false,
             message: message.into(),
             source: None,
+            origin: None,
+            event: None,
         }
     }
 
@@ -104,6 +114,73 @@ impl Failure {
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
+    }
+
+    /// Names the row it is about, for whoever knows the tables by name.
+    #[must_use]
+    pub fn at(mut self, origin: Origin) -> Self {
+        self.origin = Some(origin);
+        self
+    }
+
+    /// Names the event it is about by its id. Several rows can share one LSN, so the origin alone
+    /// does not tell them apart.
+    #[must_use]
+    pub fn of_event(mut self, id: Option<String>) -> Self {
+        self.event = id;
+        self
+    }
+
+    /// Says in what the failure arose; it is printed in front of the message.
+    #[must_use]
+    pub fn within(mut self, place: &str) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+
+    /// Marks a refusal of access: password, database, right, certificate. Wrong from the start it
+    /// is configuration; once the same access has worked it is a rotation or a fail-over.
+    #[must_use]
+    pub fn about_access(mut self) -> Self {
+        self.access = true;
+        self
+    }
+
+    /// The same failure seen by someone whose access has worked before: a refusal of access passes
+    /// by itself, everything else keeps its class.
+    #[must_use]
+    pub fn once_worked(mut self) -> Self {
+        if self.access {
+            self.class = Class::Retriable;
+        }
+        self
+    }
+
+    /// Marks that the server lets nobody in because it is shutting down.
+    #[must_use]
+    pub fn about_server_stopping(mut self) -> Self {
+        self.server_stopping = true;
+        self
+    }
+
+    /// Whether the server lets nobody in because it is shutting down.
+    pub fn is_server_stopping(&self) -> bool {
+        self.server_stopping
+    }
+
+    /// Whether it is a refusal of access.
+    pub fn is_about_access(&self) -> bool {
+        self.access
+    }
+
+    /// The row it is about, where one row is to blame.
+    pub fn origin(&self) -> Option<Origin> {
+        self.origin
+    }
+
+    /// The id of the event it is about, where it has one.
+    pub fn event(&self) -> Option<&str> {
+        self.event.as_deref()
     }
 
     /// The class set where the error arose.
@@ -141,6 +218,16 @@ mod tests {
             "open the slot \"orders\": connect to db:5432: connection refused"
         );
         assert_eq!(outer.class(), Class::Config);
+    }
+
+    #[test]
+    fn only_refused_access_becomes_retriable_once_it_has_worked() {
+        let refused = Failure::config("log in").about_access().once_worked();
+        assert_eq!(refused.class(), Class::Retriable);
+        assert_eq!(
+            Failure::config("no table").once_worked().class(),
+            Class::Config
+        );
     }
 
     #[test]

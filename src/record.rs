@@ -33,6 +33,32 @@ pub struct Header<'a> {
 }
 
 impl Record<'_> {
+    /// The same record with bytes of its own, to outlive the row it came from.
+    pub fn into_owned(self) -> Record<'static> {
+        let owned = |bytes: Cow<'_, [u8]>| Cow::Owned(bytes.into_owned());
+        Record {
+            topic: Cow::Owned(self.topic.into_owned()),
+            partition: self.partition,
+            key: self.key.map(owned),
+            value: self.value.map(owned),
+            headers: self
+                .headers
+                .into_iter()
+                .map(|header| Header {
+                    name: Cow::Owned(header.name.into_owned()),
+                    value: header.value.map(owned),
+                })
+                .collect(),
+            timestamp_ms: self.timestamp_ms,
+        }
+    }
+
+    /// The id of the event, as its header carries it.
+    pub fn event_id(&self) -> Option<String> {
+        let id = self.headers.iter().find(|header| header.name == "id")?;
+        Some(String::from_utf8_lossy(id.value.as_deref()?).into_owned())
+    }
+
     /// Bytes this record takes in memory while it waits: key, value and headers.
     pub fn size(&self) -> usize {
         let bytes = |value: &Option<Cow<'_, [u8]>>| value.as_ref().map_or(0, |v| v.len());
