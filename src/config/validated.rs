@@ -1,12 +1,14 @@
 //! The configuration as the rest of walpost sees it: typed, complete, consistent.
 //!
-//! Built only by [`crate::config::load`]. Nothing stringly typed is left, except the Kafka client
+//! Built only by [`load`](fn@crate::config::load). Nothing stringly typed is left, except the Kafka client
 //! properties, which keep their Java names until `sink` and `offset` translate them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::date_pattern::DatePattern;
+use super::java::{self, RegexError};
 use super::secret::Secret;
 
 /// Everything one process runs: the worker's settings and one or more connectors.
@@ -109,6 +111,9 @@ pub struct Connector {
     pub origin: String,
     /// `topic.prefix`: second element of the offset key, part of schema names.
     pub topic_prefix: String,
+    /// `topic.delimiter`: between prefix, schema and table in schema names, and in the heartbeat
+    /// topic.
+    pub topic_delimiter: String,
     /// How to reach Postgres.
     pub database: Database,
     /// The replication slot.
@@ -139,6 +144,10 @@ pub struct Connector {
     pub context_headers: bool,
     /// Source of the record timestamp when no column is configured.
     pub record_time: RecordTime,
+    /// `skipped.operations` does not name `c`: inserted rows are events (snapshot rows always are).
+    pub insert_events: bool,
+    /// `skipped.operations` does not name `u`: updated rows reach the router.
+    pub update_events: bool,
     /// `skipped.operations` does not name `t`.
     pub truncate_events: bool,
     /// `message.prefix.include.list` and `.exclude.list`.
@@ -154,6 +163,15 @@ pub struct Connector {
     pub own_offset_topic: Option<String>,
     /// Bounds on memory.
     pub limits: Limits,
+}
+
+impl Connector {
+    /// Whether logical messages are routed: some transform turns them into events.
+    pub fn wants_messages(&self) -> bool {
+        self.transforms
+            .iter()
+            .any(|transform| matches!(transform.kind, TransformKind::DecodeMessage { .. }))
+    }
 }
 
 /// How to reach Postgres.
@@ -278,11 +296,10 @@ impl Pattern {
     ///
     /// # Errors
     /// The expression is not valid.
-    pub fn new(text: &str) -> Result<Self, Box<fancy_regex::Error>> {
-        let regex = fancy_regex::Regex::new(&format!("(?i)\\A(?:{text})\\z")).map_err(Box::new)?;
+    pub fn new(text: &str) -> Result<Self, RegexError> {
         Ok(Self {
             text: text.to_owned(),
-            regex,
+            regex: java::whole_ignoring_case(text)?,
         })
     }
 
@@ -333,8 +350,9 @@ pub struct ColumnRules {
 pub struct Snapshot {
     /// `snapshot.mode`.
     pub mode: SnapshotMode,
-    /// `snapshot.fetch.size`: rows per fetch.
-    pub fetch_size: u32,
+    /// `snapshot.existing.slot` is `snapshot`: a slot that somebody else made is no reason to leave
+    /// existing rows out.
+    pub over_existing_slot: bool,
     /// `snapshot.select.statement.overrides.<schema.table>`.
     pub select_overrides: BTreeMap<String, String>,
 }
@@ -350,6 +368,8 @@ pub enum SnapshotMode {
     NoData,
     /// As `Initial`, and again when the stored position can no longer be served.
     WhenNeeded,
+    /// Existing rows first at every start.
+    Always,
 }
 
 /// Heartbeats.
@@ -504,7 +524,7 @@ pub struct Predicate {
 /// Connect's three predicates.
 #[derive(Debug, Clone)]
 pub enum PredicateTest {
-    /// `TopicNameMatches`: the whole topic name.
+    /// `TopicNameMatches`, already anchored to match the whole topic name.
     TopicNameMatches(fancy_regex::Regex),
     /// `HasHeaderKey`.
     HasHeaderKey(String),
@@ -524,7 +544,7 @@ pub enum TransformKind {
     },
     /// `RegexRouter`.
     RegexRouter {
-        /// `regex`, matched against the whole topic.
+        /// `regex`, already anchored to match the whole topic.
         regex: fancy_regex::Regex,
         /// `replacement`, in Java's syntax.
         replacement: String,
@@ -541,10 +561,31 @@ pub enum TransformKind {
         /// `headers`.
         names: Vec<String>,
     },
-    /// `HeaderFrom$Value` and `HeaderFrom$Key`.
-    HeaderFrom {
+    /// `Filter`.
+    Filter,
+    /// `HeaderFrom`, `ReplaceField` or `ExtractField`.
+    Members {
         /// `$Key` rather than `$Value`.
-        from_key: bool,
+        of_key: bool,
+        /// `replace.null.with.default`.
+        null_to_default: bool,
+        /// Which of them.
+        action: MemberAction,
+    },
+    /// `TimestampRouter`.
+    TimestampRouter {
+        /// `topic.format`.
+        topic_format: String,
+        /// `timestamp.format`.
+        timestamp_format: DatePattern,
+    },
+}
+
+/// What a transform does with the members of a struct.
+#[derive(Debug, Clone)]
+pub enum MemberAction {
+    /// `HeaderFrom`.
+    HeaderFrom {
         /// `fields`.
         fields: Vec<String>,
         /// `headers`.
@@ -552,6 +593,17 @@ pub enum TransformKind {
         /// `operation` is `move`.
         remove: bool,
     },
+    /// `ReplaceField`.
+    ReplaceField {
+        /// `include`; empty means all.
+        include: Vec<String>,
+        /// `exclude`.
+        exclude: Vec<String>,
+        /// `renames`, old and new name.
+        renames: Vec<(String, String)>,
+    },
+    /// `ExtractField`: `field`.
+    ExtractField(String),
 }
 
 /// Options of the Event Router (`transforms.<alias>.*`).
@@ -569,7 +621,7 @@ pub struct Router {
     pub schema_version: Option<String>,
     /// `route.by.field`.
     pub route_by: String,
-    /// `route.topic.regex`, matched against the whole routing value, case-sensitively.
+    /// `route.topic.regex`, already anchored to match the whole routing value, case-sensitively.
     pub route_regex: fancy_regex::Regex,
     /// `route.topic.replacement`, in Java's syntax.
     pub route_replacement: String,
@@ -583,12 +635,8 @@ pub struct Router {
     pub invalid_op: InvalidOp,
     /// `table.expand.json.payload` and its options.
     pub expand: Option<Expand>,
-    /// `tracing.span.context.field`.
-    pub tracing_field: String,
-    /// `tracing.operation.name`.
-    pub tracing_operation: String,
-    /// `tracing.with.context.field.only`.
-    pub tracing_field_only: bool,
+    /// `tracing.span.context.field`, with `tracing.propagate`.
+    pub tracing: Option<String>,
 }
 
 /// One entry of `table.fields.additional.placement`.

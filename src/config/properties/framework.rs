@@ -1,0 +1,101 @@
+//! What Kafka Connect itself reads from a source connector's configuration.
+
+use super::{Family, Kind, no_effect, refused, works};
+
+const EXACTLY_ONCE: &str = "exactly-once delivery is not offered yet; delivery is at least once";
+const DEAD_LETTERS: &str = "dead-letter topics are not offered yet; a poison event stops the connector, or is skipped \
+     with `errors.tolerance=all`";
+const SUPERVISED: &str = "transforms and converters here never fail for a passing reason; what does pass is retried by \
+     the supervisor for as long as `errors.max.retries` allows";
+
+/// Connector properties of the framework.
+#[rustfmt::skip] // one row per property
+pub(in super::super) static FRAMEWORK: Family = Family {
+    title: "Kafka Connect framework",
+    intro: "Properties of a connector that Kafka Connect reads. Client settings stand below \
+            `producer.override.`.",
+    prefix: "",
+    properties: &[
+        works("name", Kind::Text, "", "Name of the connector: part of its stored position. The file's name without its extension when absent."),
+        works("connector.class", Kind::Class, "io.debezium.connector.postgresql.PostgresConnector", "Debezium's Postgres connector, full or short; may be absent."),
+        no_effect("connector.plugin.version", Kind::Text, "", "Version of the plugin to load.", "there are no plugins"),
+        no_effect("tasks.max", Kind::Number(1, i32::MAX as i64), "1", "Number of tasks.", "one slot is one ordered stream, so there is always one task"),
+        no_effect("tasks.max.enforce", Kind::Flag, "true", "Whether `tasks.max` binds.", "there is always one task"),
+        works("key.converter", Kind::Class, "org.apache.kafka.connect.storage.StringConverter", "Converter of record keys. Worker-level options of a converter do not apply once the connector names one."),
+        works("value.converter", Kind::Class, "org.apache.kafka.connect.storage.StringConverter", "Converter of record values."),
+        works("header.converter", Kind::Class, "org.apache.kafka.connect.storage.SimpleHeaderConverter", "Converter of record headers."),
+        no_effect("key.converter.plugin.version", Kind::Text, "", "Version of the plugin to load.", "there are no plugins"),
+        no_effect("value.converter.plugin.version", Kind::Text, "", "Version of the plugin to load.", "there are no plugins"),
+        no_effect("header.converter.plugin.version", Kind::Text, "", "Version of the plugin to load.", "there are no plugins"),
+        works("transforms", Kind::List, "", "Aliases of the transforms, in order. Without any, the Event Router applies with its defaults."),
+        works("predicates", Kind::List, "", "Aliases of the predicates."),
+        no_effect("config.action.reload", Kind::Choice(&["none", "restart"]), "restart", "What to do when a secret changes outside.", "files are read at start; restart the process to read them again"),
+        works("errors.tolerance", Kind::Choice(&["none", "all"]), "none", "`none`: an event that cannot become a record stops the connector; `all`: it is skipped, counted and logged."),
+        no_effect("errors.retry.timeout", Kind::Number(-1, i64::MAX), "0", "How long a failed transform or conversion is tried again.", SUPERVISED),
+        no_effect("errors.retry.delay.max.ms", Kind::Millis(0), "60000", "Longest pause between such attempts.", SUPERVISED),
+        no_effect("errors.log.enable", Kind::Flag, "false", "Log each failed event.", "each is always logged, with event id, table and LSN"),
+        no_effect("errors.log.include.messages", Kind::Flag, "false", "Log the failed record too.", "payloads are never logged"),
+        refused("errors.deadletterqueue.topic.name", Kind::Text, "", "Dead-letter topic.", DEAD_LETTERS),
+        no_effect("errors.deadletterqueue.topic.replication.factor", Kind::Number(-1, 32767), "3", "Replicas of the dead-letter topic.", DEAD_LETTERS),
+        refused("errors.deadletterqueue.context.headers.enable", Kind::Flag, "false", "Describe the error in headers of the dead letter.", DEAD_LETTERS),
+        works("topic.creation.groups", Kind::List, "", "Groups of topics, each with its `topic.creation.<group>.*`, in order."),
+        refused("exactly.once.support", Kind::Choice(&["requested", "required"]), "requested", "Whether the connector insists on exactly-once delivery.", EXACTLY_ONCE),
+        refused("transaction.boundary", Kind::Choice(&["poll", "interval", "connector"]), "poll", "What a Kafka transaction covers.", EXACTLY_ONCE),
+        refused("transaction.boundary.interval.ms", Kind::Millis(1), "", "Length of a Kafka transaction.", EXACTLY_ONCE),
+        no_effect("consumer.override.<setting…>", Kind::Secret, "", "Settings of the consumer.", "a source has none; offsets are read with the worker's own settings"),
+        no_effect("admin.override.<setting…>", Kind::Secret, "", "Settings of topic administration.", "topics are created with the worker's own settings"),
+        works("offsets.storage.topic", Kind::Text, "", "Offsets topic of this connector alone, instead of the worker's."),
+    ],
+};
+
+/// Options of one predicate.
+#[rustfmt::skip] // one row per property
+pub(in super::super) static PREDICATE: Family = Family {
+    title: "Predicates",
+    intro: "Options of an entry of `predicates`. The classes that work are `TopicNameMatches`, \
+            `HasHeaderKey` and `RecordIsTombstone`.",
+    prefix: "predicates.<alias>.",
+    properties: &[
+        works("type", Kind::Class, "", "Class of the predicate, full or short."),
+        works("pattern", Kind::Regex, "", "`TopicNameMatches`: expression that the whole topic must match."),
+        works("name", Kind::Text, "", "`HasHeaderKey`: the header that must be present."),
+    ],
+};
+
+/// Options of the converters.
+#[rustfmt::skip] // one row per property
+pub(in super::super) static CONVERTER: Family = Family {
+    title: "Converters",
+    intro: "Options below `key.converter.`, `value.converter.`, `header.converter.`, and once more \
+            below `delegate.converter.type.`. The classes that work are Connect's `StringConverter`, \
+            `JsonConverter`, `ByteArrayConverter`, `SimpleHeaderConverter` (headers), `BooleanConverter`, \
+            `ShortConverter`, `IntegerConverter`, `LongConverter`, `FloatConverter`, \
+            `DoubleConverter`, and Debezium's `BinaryDataConverter`.",
+    prefix: "<key|value|header>.converter.",
+    properties: &[
+        works("schemas.enable", Kind::Flag, "true", "`JsonConverter`: wrap each value in its schema."),
+        works("decimal.format", Kind::Choice(&["BASE64", "NUMERIC"]), "BASE64", "`JsonConverter`: how decimals are written."),
+        works("replace.null.with.default", Kind::Flag, "true", "`JsonConverter`: write a column's default where the value is NULL."),
+        no_effect("schemas.cache.size", Kind::Number(0, i32::MAX as i64), "1000", "`JsonConverter`: number of cached schemas.", "schemas live as long as their table's layout"),
+        refused("schema.content", Kind::Text, "", "`JsonConverter`: a fixed schema for all values.", "a fixed schema is not offered"),
+        refused("converter.encoding", Kind::Choice(&["UTF-8", "UTF8"]), "UTF-8", "`StringConverter`: character set.", "text is always written in UTF-8"),
+        no_effect("converter.type", Kind::Choice(&["key", "value", "header"]), "", "What the converter is for.", "the prefix says it"),
+        works("delegate.converter.type", Kind::Class, "", "`BinaryDataConverter`: converter for whatever is not binary."),
+    ],
+};
+
+/// Options of one topic creation group.
+#[rustfmt::skip] // one row per property
+pub(in super::super) static TOPIC_GROUP: Family = Family {
+    title: "Topic creation",
+    intro: "With any of these, and `topic.creation.enable`, walpost creates missing topics. The \
+            group `default` takes every topic that no other group takes.",
+    prefix: "topic.creation.<group>.",
+    properties: &[
+        works("replication.factor", Kind::Number(-1, 32767), "-1", "Replicas; -1 is the broker's default."),
+        works("partitions", Kind::Number(-1, i32::MAX as i64), "-1", "Partitions; -1 is the broker's default."),
+        works("include", Kind::Regexes, "", "Topics of the group."),
+        works("exclude", Kind::Regexes, "", "Topics that do not belong to it after all."),
+        works("<topic setting…>", Kind::Text, "", "Any topic configuration, for example `cleanup.policy` or `retention.ms`."),
+    ],
+};

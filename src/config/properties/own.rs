@@ -1,0 +1,61 @@
+//! What only walpost has.
+
+use super::{Family, Kind, works};
+
+/// Walpost's own properties.
+pub(in super::super) static OWN: Family = Family {
+    title: "Walpost's own",
+    intro: "Properties that neither Debezium nor Kafka Connect knows; both ignore them.",
+    prefix: "",
+    properties: &[
+        works(
+            "unknown.properties",
+            Kind::Choice(&["refuse", "warn"]),
+            "refuse",
+            "What to do with a property that is not on this page. `warn` is what Connect does: it \
+             goes on as if the line were not there.",
+        ),
+        works(
+            "record.timestamp",
+            Kind::Choice(&["commit", "processing"]),
+            "commit",
+            "Record timestamp when no column gives one: the commit's time, the same after every \
+             restart, or the clock when the row is processed, as Debezium does.",
+        ),
+        works(
+            "snapshot.existing.slot",
+            Kind::Choice(&["stream", "snapshot"]),
+            "stream",
+            "What to do with a slot that exists when no position is stored: stream from where it \
+             stands, or, as Debezium does, publish the existing rows and stream what commits after \
+             that. Rows that were deleted between the slot and the snapshot are then not published.",
+        ),
+        works(
+            "allow.reordering",
+            Kind::Flag,
+            "false",
+            "Let the producer's settings give up what keeps events in order and unlost: `acks=all`, \
+             idempotence, at most five requests in flight.",
+        ),
+        works(
+            "tracing.propagate",
+            Kind::Flag,
+            "false",
+            "Carry the tracing context of `tracing.span.context.field` on: `traceparent`, \
+             `tracestate` and `baggage` in the column become headers before `id`. Debezium does it \
+             when OpenTelemetry's classes are installed, which they are not by default.",
+        ),
+        works(
+            "in.flight.max.bytes",
+            Kind::Number(65_536, 4_294_967_296),
+            "33554432",
+            "Bytes handed to Kafka and not yet acknowledged, at most; reading pauses above it.",
+        ),
+        works(
+            "in.flight.max.records",
+            Kind::Number(1, 10_000_000),
+            "40000",
+            "Records handed to Kafka and not yet acknowledged, at most.",
+        ),
+    ],
+};
