@@ -1,0 +1,309 @@
+//! The read buffer and its two gears.
+//!
+//! The walsender does one `send` for each message, and a reader that wakes for each of them costs
+//! the *sender* half its speed. So a quiet stream is read at once, and a busy one only after a nap
+//! in which the kernel collects hundreds of messages; they are then taken in few reads and parsed
+//! in place.
+
+use std::future::poll_fn;
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::Instant;
+
+use super::cursor::Malformed;
+use super::protocol::{MESSAGE_HEADER, split_message};
+
+/// Bytes taken by one wake-up at most, and what the buffer shrinks back to.
+const USUAL: usize = 1 << 20;
+
+/// How long a busy reader lets the kernel collect. The timer rounds up to its next millisecond.
+const NAP: Duration = Duration::from_micros(500);
+
+/// Below this rate a stream is quiet, so a row a millisecond never waits for a nap.
+const QUIET_BYTES_PER_MS: u64 = 4 << 10;
+
+/// As many bytes may come in a burst before a stream counts as busy.
+const BURST: u64 = 32 << 10;
+
+/// One message of the server in the buffer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) tag: u8,
+    /// Where its body stands in the buffer, until the next fill.
+    pub(super) body: Range<usize>,
+}
+
+/// Bytes received and not yet consumed.
+#[derive(Debug)]
+pub(super) struct ReadBuffer {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+    gear: Gear,
+    last_read: Instant,
+    /// End of the nap that is being taken; survives a fill that is cancelled.
+    nap: Option<Instant>,
+}
+
+impl ReadBuffer {
+    pub(super) fn new() -> Self {
+        Self {
+            bytes: Vec::new(),
+            start: 0,
+            end: 0,
+            gear: Gear::new(Instant::now()),
+            last_read: Instant::now(),
+            nap: None,
+        }
+    }
+
+    pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        self.bytes.get(range).unwrap_or_default()
+    }
+
+    /// When bytes last came in; a long message is a sign of life long before it is whole.
+    pub(super) fn last_read(&self) -> Instant {
+        self.last_read
+    }
+
+    /// The first whole message, which stays in the buffer until it is consumed.
+    pub(super) fn peek(&self) -> Result<Option<Frame>, Malformed> {
+        Ok(match self.announced()? {
+            Some((tag, length)) if length <= self.end - self.start => Some(Frame {
+                tag,
+                body: self.start + MESSAGE_HEADER..self.start + length,
+            }),
+            _ => None,
+        })
+    }
+
+    /// Moves past `frame`; its bytes stay readable until the next fill.
+    pub(super) fn consume(&mut self, frame: &Frame) {
+        self.start = frame.body.end;
+    }
+
+    /// Reads until a whole message is there; `false` when the server closed the connection.
+    /// Cancel-safe: what was read stays.
+    pub(super) async fn fill(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+    ) -> Result<bool, ReadError> {
+        while self.peek()?.is_none() {
+            if self.read(stream).await? == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// One wake-up: all that has arrived, as far as the buffer has room.
+    async fn read(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> Result<usize, ReadError> {
+        self.make_room()?;
+        if self.nap.is_none() && self.gear.is_busy(Instant::now()) {
+            self.nap = Some(Instant::now() + NAP);
+        }
+        if let Some(until) = self.nap {
+            tokio::time::sleep_until(until).await;
+            self.nap = None;
+        }
+        let free = self.bytes.get_mut(self.end..).unwrap_or_default();
+        let count = read_available(stream, free).await?;
+        self.end += count;
+        self.last_read = Instant::now();
+        self.gear.note(self.last_read, count);
+        Ok(count)
+    }
+
+    /// Moves a partial message to the front and makes room for all of it.
+    fn make_room(&mut self) -> Result<(), Malformed> {
+        let wanted = self
+            .announced()?
+            .map_or(USUAL, |(_, length)| length.max(USUAL));
+        self.bytes.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.bytes.len() != wanted && self.end <= wanted {
+            self.bytes.resize(wanted, 0);
+            self.bytes.shrink_to(wanted);
+        }
+        Ok(())
+    }
+
+    /// Tag and whole length of the first message, once its header is there.
+    fn announced(&self) -> Result<Option<(u8, usize)>, Malformed> {
+        split_message(self.bytes(self.start..self.end))
+    }
+}
+
+/// Why reading failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("the server's bytes are not the Postgres protocol: {0}")]
+    Malformed(#[from] Malformed),
+}
+
+/// Waits for the first byte, then takes what is there without waiting again.
+async fn read_available(
+    stream: &mut (impl AsyncRead + Unpin),
+    free: &mut [u8],
+) -> io::Result<usize> {
+    let mut buffer = ReadBuf::new(free);
+    poll_fn(|context| {
+        loop {
+            let before = buffer.filled().len();
+            match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) => {
+                    let after = buffer.filled().len();
+                    if after == before || buffer.remaining() == 0 {
+                        return Poll::Ready(Ok(after));
+                    }
+                }
+                // Bytes first; the error comes again with the next read.
+                Poll::Ready(Err(_)) | Poll::Pending if before > 0 => {
+                    return Poll::Ready(Ok(before));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    })
+    .await
+}
+
+/// A leaky bucket of bytes: full means busy.
+#[derive(Debug)]
+struct Gear {
+    level: u64,
+    at: Instant,
+}
+
+impl Gear {
+    fn new(now: Instant) -> Self {
+        Self { level: 0, at: now }
+    }
+
+    fn drain(&mut self, now: Instant) {
+        let micros = u64::try_from(now.saturating_duration_since(self.at).as_micros());
+        let leaked = micros
+            .unwrap_or(u64::MAX)
+            .saturating_mul(QUIET_BYTES_PER_MS)
+            / 1000;
+        self.level = self.level.saturating_sub(leaked);
+        self.at = now;
+    }
+
+    fn note(&mut self, now: Instant, bytes: usize) {
+        self.drain(now);
+        self.level = (self.level + bytes as u64).min(2 * BURST);
+    }
+
+    fn is_busy(&mut self, now: Instant) -> bool {
+        self.drain(now);
+        self.level > BURST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![tag];
+        bytes.extend((u32::try_from(body.len()).unwrap() + 4).to_be_bytes());
+        bytes.extend(body);
+        bytes
+    }
+
+    async fn frames(mut input: &[u8]) -> Vec<(u8, Vec<u8>)> {
+        let mut buffer = ReadBuffer::new();
+        let mut found = Vec::new();
+        while buffer.fill(&mut input).await.unwrap() {
+            while let Some(frame) = buffer.peek().unwrap() {
+                buffer.consume(&frame);
+                found.push((frame.tag, buffer.bytes(frame.body).to_vec()));
+            }
+        }
+        found
+    }
+
+    #[tokio::test]
+    async fn a_message_longer_than_the_buffer_fits_and_the_buffer_shrinks_again() {
+        let long = vec![7; 3 * USUAL];
+        let mut input = message(b'd', &long);
+        for _ in 0..3 {
+            input.extend(message(b'd', b"x"));
+        }
+        let mut input = &input[..];
+        let mut buffer = ReadBuffer::new();
+        assert!(buffer.fill(&mut input).await.unwrap());
+        let frame = buffer.peek().unwrap().unwrap();
+        assert_eq!(frame.body.len(), long.len());
+        buffer.consume(&frame);
+        assert!(buffer.fill(&mut input).await.unwrap());
+        assert!(buffer.bytes.capacity() <= 2 * USUAL);
+    }
+
+    #[tokio::test]
+    async fn an_impossible_length_is_refused_before_memory_is_taken() {
+        for length in [0u32, 3, u32::MAX] {
+            let mut input = vec![b'd'];
+            input.extend(length.to_be_bytes());
+            let mut buffer = ReadBuffer::new();
+            assert!(buffer.fill(&mut &input[..]).await.is_err());
+            assert!(buffer.bytes.capacity() <= USUAL);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_busy_stream_naps() {
+        let start = Instant::now();
+        let mut gear = Gear::new(start);
+        for millisecond in 0..1000 {
+            let now = start + Duration::from_millis(millisecond);
+            assert!(!gear.is_busy(now), "a row a millisecond must not wait");
+            gear.note(now, 700);
+        }
+        let now = start + Duration::from_secs(2);
+        gear.note(now, 100_000);
+        assert!(gear.is_busy(now));
+        assert!(!gear.is_busy(now + Duration::from_millis(20)));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn messages_come_out_as_sent_however_they_are_cut(
+            bodies: Vec<Vec<u8>>,
+            piece in 1usize..64,
+        ) {
+            let input: Vec<u8> = bodies.iter().flat_map(|body| message(b'd', body)).collect();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time().start_paused(true).build().unwrap();
+            let (whole, cut) = runtime.block_on(async {
+                let (mut writer, mut reader) = tokio::io::duplex(piece);
+                let copy = input.clone();
+                let writing = tokio::spawn(async move {
+                    tokio::io::AsyncWriteExt::write_all(&mut writer, &copy).await.unwrap();
+                });
+                let mut buffer = ReadBuffer::new();
+                let mut cut = Vec::new();
+                while buffer.fill(&mut reader).await.unwrap() {
+                    while let Some(frame) = buffer.peek().unwrap() {
+                        buffer.consume(&frame);
+                        cut.push((frame.tag, buffer.bytes(frame.body).to_vec()));
+                    }
+                }
+                writing.await.unwrap();
+                (frames(&input).await, cut)
+            });
+            proptest::prop_assert_eq!(&whole, &cut);
+            proptest::prop_assert_eq!(whole.len(), bodies.len());
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The source against a real Postgres. Each test starts its own server, in a second or two.
+
+mod access;
+mod connectors;
+mod preflights;
+mod server;
+mod snapshots;
+mod streaming;
