@@ -1,0 +1,486 @@
+//! Days, clock times and instants, read from Postgres' ISO text and printed as Java prints them.
+//!
+//! All arithmetic is on the proleptic Gregorian calendar, except where Java's old date classes bring
+//! in the Julian one: see [`legacy_days`].
+
+use crate::outbox::java::put;
+
+const SECONDS_PER_DAY: i64 = 86_400;
+const MILLIS_PER_DAY: i64 = 86_400_000;
+/// First day of the Gregorian calendar, 1582-10-15.
+const GREGORIAN_START: i64 = -141_427;
+
+/// The values that stand for `infinity` and `-infinity` in pgjdbc, in the unit of the column.
+const POSITIVE_INFINITY: i64 = 9_223_372_036_825_200_000;
+const NEGATIVE_INFINITY: i64 = -9_223_372_036_832_400_000;
+
+/// Days since 1970-01-01 of a proleptic Gregorian date; year 0 is 1 BC.
+pub(in crate::outbox) fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+/// Year, month and day of a day since 1970-01-01.
+fn date(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+/// Days since 1970-01-01 of a Julian date.
+fn julian_days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    year * 365 + year.div_euclid(4) + day_of_year - 719_470
+}
+
+/// A date as Postgres prints it, before it is given a meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Civil {
+    year_of_era: i64,
+    month: i64,
+    day: i64,
+    before_christ: bool,
+}
+
+impl Civil {
+    fn year(self) -> i64 {
+        if self.before_christ {
+            1 - self.year_of_era
+        } else {
+            self.year_of_era
+        }
+    }
+
+    fn days(self) -> i64 {
+        days(self.year(), self.month, self.day)
+    }
+}
+
+/// A moment: seconds since the epoch, rounded down, and the microseconds above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Moment {
+    pub(super) seconds: i64,
+    pub(super) micros: i64,
+}
+
+impl Moment {
+    fn from_micros(micros: i64) -> Self {
+        Self {
+            seconds: micros.div_euclid(1_000_000),
+            micros: micros.rem_euclid(1_000_000),
+        }
+    }
+
+    /// Microseconds since the epoch; Java saturates the product and lets the sum overflow.
+    pub(super) fn epoch_micros(self) -> i64 {
+        self.seconds
+            .saturating_mul(1_000_000)
+            .wrapping_add(self.micros)
+    }
+
+    /// Milliseconds since the epoch, rounded down.
+    pub(super) fn epoch_millis(self) -> i64 {
+        self.seconds
+            .saturating_mul(1000)
+            .wrapping_add(self.micros / 1000)
+    }
+
+    /// Nanoseconds since the epoch, where 64 bits hold them; infinity is the end of the range.
+    pub(super) fn epoch_nanos(self) -> Option<i64> {
+        if self == Self::from_micros(POSITIVE_INFINITY) {
+            return Some(i64::MAX);
+        }
+        if self == Self::from_micros(NEGATIVE_INFINITY) {
+            return Some(i64::MIN);
+        }
+        let nanos = i128::from(self.seconds) * 1_000_000_000 + i128::from(self.micros) * 1000;
+        i64::try_from(nanos).ok()
+    }
+
+    /// `2016-11-04T11:51:30.5Z`. `width` fixes the number of fraction digits; without it there are
+    /// as many as needed.
+    pub(super) fn iso(self, width: Option<usize>) -> String {
+        let mut out = String::new();
+        write_date(&mut out, self.seconds.div_euclid(SECONDS_PER_DAY));
+        out.push('T');
+        write_clock(
+            &mut out,
+            self.seconds.rem_euclid(SECONDS_PER_DAY),
+            self.micros,
+            width,
+        );
+        out.push('Z');
+        out
+    }
+}
+
+/// `2020-02-29Z`.
+pub(super) fn iso_date(day: i64) -> String {
+    let mut out = String::new();
+    write_date(&mut out, day);
+    out.push('Z');
+    out
+}
+
+/// `01:02:03.4Z`, of a clock time in microseconds; a whole day wraps to midnight.
+pub(super) fn iso_time(micros: i64) -> String {
+    let mut out = String::new();
+    let seconds = micros.div_euclid(1_000_000).rem_euclid(SECONDS_PER_DAY);
+    write_clock(&mut out, seconds, micros.rem_euclid(1_000_000), None);
+    out.push('Z');
+    out
+}
+fn write_date(out: &mut String, day: i64) {
+    let (year, month, day) = date(day);
+    if year < 0 {
+        put(out, format_args!("-{:04}", -year));
+    } else if year > 9999 {
+        put(out, format_args!("+{year}"));
+    } else {
+        put(out, format_args!("{year:04}"));
+    }
+    put(out, format_args!("-{month:02}-{day:02}"));
+}
+
+fn write_clock(out: &mut String, seconds: i64, micros: i64, width: Option<usize>) {
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    put(out, format_args!("{hour:02}:{minute:02}:{second:02}"));
+    let nanos = format!("{micros:06}000");
+    let fraction = match width {
+        Some(width) => nanos.get(..width).unwrap_or(&nanos),
+        None => nanos.trim_end_matches('0'),
+    };
+    if !fraction.is_empty() {
+        out.push('.');
+        out.push_str(fraction);
+    }
+}
+
+/// The text SimpleHeaderConverter picks for a `java.util.Date` by looking at its value.
+pub(in crate::outbox) fn header_date(millis: i64) -> String {
+    let clock = |out: &mut String| {
+        let of_day = millis.rem_euclid(MILLIS_PER_DAY);
+        write_clock(out, of_day / 1000, of_day % 1000 * 1000, Some(3));
+        out.push('Z');
+    };
+    let mut out = String::new();
+    if millis < MILLIS_PER_DAY {
+        clock(&mut out);
+        return out;
+    }
+    let (year, month, day) = date(millis.div_euclid(MILLIS_PER_DAY));
+    put(&mut out, format_args!("{year:04}-{month:02}-{day:02}"));
+    if millis % MILLIS_PER_DAY != 0 {
+        out.push('T');
+        clock(&mut out);
+    }
+    out
+}
+
+/// `java.util.Date.toString` in UTC: `Sat Feb 29 01:02:03 UTC 2020`.
+pub(in crate::outbox) fn java_date(millis: i64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let epoch_day = millis.div_euclid(MILLIS_PER_DAY);
+    let (year, month, day) = date(epoch_day);
+    let name = |names: &[&'static str], at: i64| {
+        usize::try_from(at)
+            .ok()
+            .and_then(|at| names.get(at).copied())
+            .unwrap_or_default()
+    };
+    let mut out = format!(
+        "{} {} {day:02} ",
+        name(&DAYS, epoch_day.rem_euclid(7)),
+        name(&MONTHS, month - 1)
+    );
+    write_clock(
+        &mut out,
+        millis.rem_euclid(MILLIS_PER_DAY) / 1000,
+        0,
+        Some(0),
+    );
+    put(&mut out, format_args!(" UTC {year}"));
+    out
+}
+
+/// Reads a `date`; infinity comes out as the dates that pgjdbc's constants wrap to.
+pub(super) fn parse_days(text: &str) -> Option<i64> {
+    match text {
+        "infinity" => Some(days(-5_877_611, 6, 21)),
+        "-infinity" => Some(days(-5_877_611, 6, 22)),
+        _ => parse_civil(text).map(Civil::days),
+    }
+}
+
+/// Reads a `date` as it arrives through `java.sql.Date`: in a snapshot and inside an array. That
+/// class forgets the era and has no 5th to 14th of October 1582.
+pub(super) fn legacy_days(text: &str) -> Option<i64> {
+    match text {
+        "infinity" => return Some(POSITIVE_INFINITY.div_euclid(MILLIS_PER_DAY)),
+        // Long.MIN_VALUE milliseconds is in December of 292269055 BC, whose era is forgotten too.
+        "-infinity" => return Some(days(292_269_055, 12, 2)),
+        _ => {}
+    }
+    let civil = parse_civil(text)?;
+    let day = days(civil.year_of_era, civil.month, civil.day);
+    let skipped = !civil.before_christ && (GREGORIAN_START - 10..GREGORIAN_START).contains(&day);
+    Some(if skipped { day + 10 } else { day })
+}
+
+/// Reads a `timestamp`, taken as UTC.
+pub(super) fn parse_timestamp(text: &str) -> Option<Moment> {
+    match text {
+        "infinity" => return Some(Moment::from_micros(POSITIVE_INFINITY)),
+        "-infinity" => return Some(Moment::from_micros(NEGATIVE_INFINITY)),
+        _ => {}
+    }
+    let (civil, clock) = split_timestamp(text)?;
+    let (of_day, rest) = parse_clock(clock)?;
+    rest.is_empty()
+        .then(|| moment(civil.days(), of_day))
+        .flatten()
+}
+
+/// Reads a `timestamp` as it arrives through `java.sql.Timestamp`, inside an array: dates before
+/// the Gregorian calendar are taken as Julian ones.
+pub(super) fn legacy_timestamp(text: &str) -> Option<Moment> {
+    let Some((civil, clock)) = split_timestamp(text) else {
+        return parse_timestamp(text);
+    };
+    if civil.days() >= GREGORIAN_START {
+        return parse_timestamp(text);
+    }
+    let day = julian_days(civil.year(), civil.month, civil.day);
+    let (of_day, rest) = parse_clock(clock)?;
+    rest.is_empty().then(|| moment(day, of_day)).flatten()
+}
+
+/// Reads a `timestamptz`, infinity excepted.
+pub(super) fn parse_zoned(text: &str) -> Option<Moment> {
+    let (civil, clock) = split_timestamp(text)?;
+    zoned(civil.days(), clock)
+}
+
+/// Reads a `timestamptz` as it arrives through `java.sql.Timestamp`, inside an array: the era is
+/// forgotten.
+pub(super) fn legacy_zoned(text: &str) -> Option<Moment> {
+    let (civil, clock) = split_timestamp(text)?;
+    zoned(days(civil.year_of_era, civil.month, civil.day), clock)
+}
+
+fn zoned(day: i64, clock: &str) -> Option<Moment> {
+    let (of_day, zone) = parse_clock(clock)?;
+    let mut moment = moment(day, of_day)?;
+    moment.seconds = moment.seconds.checked_sub(parse_offset(zone)?)?;
+    Some(moment)
+}
+
+/// Reads a `time`: microseconds since midnight, up to and including 24:00.
+pub(super) fn parse_time(text: &str) -> Option<i64> {
+    let (micros, rest) = parse_clock(text)?;
+    rest.is_empty().then_some(micros)
+}
+
+/// Reads a `timetz`: microseconds since midnight in UTC. Like `java.time.OffsetTime` it has no
+/// 24:00 and no zone with seconds.
+pub(super) fn parse_zoned_time(text: &str) -> Option<i64> {
+    let (micros, zone) = parse_clock(text)?;
+    if micros >= SECONDS_PER_DAY * 1_000_000 || zone.len() > "+HH:MM".len() {
+        return None;
+    }
+    let utc = micros - parse_offset(zone)? * 1_000_000;
+    Some(utc.rem_euclid(SECONDS_PER_DAY * 1_000_000))
+}
+
+fn moment(day: i64, micros_of_day: i64) -> Option<Moment> {
+    Some(Moment {
+        seconds: day
+            .checked_mul(SECONDS_PER_DAY)?
+            .checked_add(micros_of_day / 1_000_000)?,
+        micros: micros_of_day % 1_000_000,
+    })
+}
+
+/// `y-mm-dd[ BC]`.
+fn parse_civil(text: &str) -> Option<Civil> {
+    let (text, before_christ) = match text.strip_suffix(" BC") {
+        Some(text) => (text, true),
+        None => (text, false),
+    };
+    let mut parts = text.split('-');
+    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() || !(4..=10).contains(&year.len()) {
+        return None;
+    }
+    Some(Civil {
+        year_of_era: number(year)?,
+        month: number(month).filter(|month| (1..=12).contains(month))?,
+        day: number(day).filter(|day| (1..=31).contains(day))?,
+        before_christ,
+    })
+}
+
+/// Splits `date clock[ BC]`.
+fn split_timestamp(text: &str) -> Option<(Civil, &str)> {
+    let (text, before_christ) = match text.strip_suffix(" BC") {
+        Some(text) => (text, true),
+        None => (text, false),
+    };
+    let (date, clock) = text.split_once(' ')?;
+    let civil = parse_civil(date)?;
+    Some((
+        Civil {
+            before_christ,
+            ..civil
+        },
+        clock,
+    ))
+}
+
+/// `hh:mm:ss[.ffffff]`: microseconds, and what follows.
+fn parse_clock(text: &str) -> Option<(i64, &str)> {
+    let field = |from: usize| number(text.get(from..from + 2)?);
+    if text.as_bytes().get(2) != Some(&b':') || text.as_bytes().get(5) != Some(&b':') {
+        return None;
+    }
+    let seconds = field(0)? * 3600 + field(3)? * 60 + field(6)?;
+    let rest = text.get(8..)?;
+    let Some(fraction) = rest.strip_prefix('.') else {
+        return Some((seconds * 1_000_000, rest));
+    };
+    let end = fraction
+        .find(|character: char| !character.is_ascii_digit())
+        .unwrap_or(fraction.len());
+    let digits = fraction.get(..end).filter(|digits| digits.len() <= 6)?;
+    let scale = 10_i64.pow(u32::try_from(6 - digits.len()).ok()?);
+    let micros = number(digits)? * scale;
+    Some((seconds * 1_000_000 + micros, fraction.get(end..)?))
+}
+
+/// `+hh[:mm[:ss]]` in seconds.
+fn parse_offset(text: &str) -> Option<i64> {
+    let sign = match text.as_bytes().first()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let mut seconds = 0;
+    let mut unit = 3600;
+    for part in text.get(1..)?.split(':') {
+        if part.len() != 2 || unit == 0 {
+            return None;
+        }
+        seconds += number(part)? * unit;
+        unit /= 60;
+    }
+    Some(sign * seconds)
+}
+
+fn number(text: &str) -> Option<i64> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_of_every_era() {
+        for (text, expected) in [
+            ("1970-01-01", 0),
+            ("2024-02-29", 19_782),
+            ("0001-01-01", -719_162),
+            ("0044-03-15 BC", -735_160),
+            ("10000-01-01", 2_932_897),
+            ("1582-10-10", -141_432),
+        ] {
+            assert_eq!(parse_days(text), Some(expected), "{text}");
+        }
+        let wrapped = |text| parse_days(text).map(|day| day as i32);
+        assert_eq!(wrapped("infinity"), Some(-2_147_472_692));
+        assert_eq!(wrapped("-infinity"), Some(-2_147_472_691));
+        assert_eq!(legacy_days("0044-03-15 BC"), Some(-703_383));
+    }
+
+    #[test]
+    fn timestamps_to_the_end_of_the_range() {
+        let micros = |text| parse_timestamp(text).unwrap().epoch_micros();
+        assert_eq!(micros("2016-11-04 13:51:30.123456"), 1_478_267_490_123_456);
+        assert_eq!(micros("1969-12-31 23:59:59.999999"), -1);
+        assert_eq!(micros("0044-03-15 00:00:00 BC"), -63_517_824_000_000_000);
+        assert_eq!(micros("infinity"), POSITIVE_INFINITY);
+        assert_eq!(micros("-infinity"), NEGATIVE_INFINITY);
+        assert_eq!(
+            micros("294276-12-31 23:59:59.999999"),
+            -9_223_372_036_853_775_810
+        );
+    }
+
+    #[test]
+    fn zones_are_shifted_to_utc() {
+        let iso = |text, width| parse_zoned(text).unwrap().iso(width);
+        assert_eq!(
+            iso("2016-11-04 13:51:30+02", Some(6)),
+            "2016-11-04T11:51:30.000000Z"
+        );
+        assert_eq!(
+            iso("0044-03-15 00:00:00+00 BC", Some(6)),
+            "-0043-03-15T00:00:00.000000Z"
+        );
+        assert_eq!(
+            iso("20000-01-01 00:00:00-00:00:30", None),
+            "+20000-01-01T00:00:30Z"
+        );
+        assert_eq!(
+            parse_zoned_time("12:00:00.5+05:30").map(iso_time).unwrap(),
+            "06:30:00.5Z"
+        );
+        assert_eq!(parse_zoned_time("24:00:00+00"), None);
+    }
+
+    #[test]
+    fn header_text_depends_on_the_value() {
+        assert_eq!(header_date(0), "00:00:00.000Z");
+        assert_eq!(header_date(-1), "23:59:59.999Z");
+        assert_eq!(header_date(86_400_000), "1970-01-02");
+        assert_eq!(header_date(1_582_938_123_456), "2020-02-29T01:02:03.456Z");
+        assert_eq!(java_date(1_582_938_123_456), "Sat Feb 29 01:02:03 UTC 2020");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_day_has_one_date(day in -4_000_000_000_i64..4_000_000_000) {
+            let (year, month, day_of_month) = date(day);
+            proptest::prop_assert_eq!(days(year, month, day_of_month), day);
+        }
+
+        #[test]
+        fn no_text_panics(text in "\\PC{0,30}") {
+            let _ = (parse_days(&text), legacy_days(&text), parse_timestamp(&text));
+            let _ = (legacy_timestamp(&text), parse_zoned(&text), legacy_zoned(&text));
+            let _ = (parse_time(&text), parse_zoned_time(&text));
+        }
+    }
+}
