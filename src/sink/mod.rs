@@ -2,8 +2,36 @@
 //!
 //! Owns: the producer and every librdkafka key, the acknowledgement tracker, topic creation.
 //! Never: a slot, a table.
+//!
+//! The life of a sink: [`Sink::open`], then for each topic once [`Sink::prepare`], then
+//! [`Sink::enqueue`] while there is room, [`Sink::seal`] at the end of each burst, and
+//! [`Sink::progressed`] whenever nothing else is to be done. After the first failure it is finished:
+//! the caller drops it and begins again from the stored position.
 
+mod ack;
+pub(crate) mod client;
+mod producer;
+mod refusal;
+mod topics;
+
+use std::time::Duration;
+
+use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::producer::Producer as _;
+use tokio::time::Instant;
+
+pub use ack::InFlight;
+use ack::Tracker;
+use client::{Role, Settings};
+pub use producer::BatchSize;
+use producer::Producer;
+pub(crate) use refusal::{code_of, describe, failed, failed_with, verdict};
+use topics::Topics;
+
+use crate::config::{KafkaProperties, Limits, TopicCreation};
+use crate::error::Failure;
 use crate::lsn::ResumePoint;
+use crate::record::{Origin, Record};
 
 /// Proof that Kafka acknowledged every record up to a resume point. Only this module makes one.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,3 +43,269 @@ impl Delivered {
         self.0
     }
 }
+
+/// What a sink needs to know.
+#[derive(Debug, Clone)]
+pub struct SinkOptions {
+    /// Java producer properties.
+    pub producer: KafkaProperties,
+    /// Java client properties for creating topics.
+    pub admin: KafkaProperties,
+    /// How to create missing topics; `None` leaves it to the broker.
+    pub topic_creation: Option<TopicCreation>,
+    /// Bounds on what may wait for Kafka.
+    pub limits: Limits,
+    /// `client.id`, unless the properties give one.
+    pub client_id: String,
+    /// What sinks opened with these options have learned; keep the options from one to the next.
+    pub batch_size: BatchSize,
+}
+
+/// How long a failed sink waits for the reports that say what failed first.
+const LAST_REPORTS: Duration = Duration::from_millis(500);
+
+/// One producer and what it owes.
+pub struct Sink {
+    producer: Producer,
+    tracker: Tracker,
+    topics: Topics,
+    /// The client's own limit on one record, for messages.
+    record_limit: String,
+}
+
+impl Sink {
+    /// Creates the producer. It connects in the background; [`Sink::prepare`] and [`Sink::probe`]
+    /// say whether that went well.
+    ///
+    /// # Errors
+    /// `Config` when a property cannot be used, naming it.
+    pub fn open(options: &SinkOptions) -> Result<Self, Failure> {
+        let mut settings =
+            Settings::translate(&options.producer, Role::Producer, &options.client_id)?;
+        producer::complete(
+            &mut settings,
+            options.topic_creation.is_some(),
+            &options.batch_size,
+        );
+        settings.log_notices();
+        let record_limit = settings.get("message.max.bytes").unwrap_or("?").to_owned();
+        let tracker = Tracker::new(options.limits);
+        let producer = Producer::start(
+            &settings,
+            tracker.acks().clone(),
+            options.batch_size.clone(),
+        )?;
+        let topics = Topics::new(
+            options.topic_creation.clone(),
+            options.admin.clone(),
+            options.client_id.clone(),
+        );
+        Ok(Self {
+            producer,
+            tracker,
+            topics,
+            record_limit,
+        })
+    }
+
+    /// Whether another record may be enqueued.
+    pub fn has_room(&self) -> bool {
+        self.tracker.has_room()
+    }
+
+    /// Looks the topic up once per run. A missing one is created as `topic.creation.*` says, or by
+    /// the broker. Cancel-safe.
+    ///
+    /// # Errors
+    /// `Config` names topic, property and right; `Retriable` when no broker answers in time.
+    pub async fn prepare(&mut self, topic: &str) -> Result<(), Failure> {
+        self.topics.prepare(topic, &self.producer).await
+    }
+
+    /// Hands a record to Kafka, behind all earlier ones. Never blocks.
+    ///
+    /// # Errors
+    /// `Poison` when the record itself cannot be sent; the sink goes on without it. `Internal` when
+    /// the topic was not prepared. Any other class: the sink is finished.
+    pub fn enqueue(&mut self, record: &Record<'_>, origin: Origin) -> Result<(), Failure> {
+        let Some(partitions) = self.topics.partitions(&record.topic) else {
+            return Err(Failure::internal(format!(
+                "topic {:?} was not prepared before its first record",
+                record.topic
+            )));
+        };
+        if let Some(partition) = record.partition.filter(|p| !(0..partitions).contains(p)) {
+            return Err(unsendable(
+                record,
+                origin,
+                &format!("partition {partition} does not exist, the topic has {partitions}"),
+            ));
+        }
+        if record.timestamp_ms.is_some_and(|time| time < 0) {
+            return Err(unsendable(
+                record,
+                origin,
+                "the timestamp lies before 1970, which Kafka cannot store",
+            ));
+        }
+        let mark = self.tracker.mark(origin);
+        match self.producer.send(record, mark) {
+            Ok(()) => {
+                self.tracker.entered(record.size());
+                Ok(())
+            }
+            Err(Code::MessageSizeTooLarge) => Err(unsendable(
+                record,
+                origin,
+                &format!(
+                    "larger than the client limit max.request.size ({} bytes)",
+                    self.record_limit
+                ),
+            )),
+            Err(code) => {
+                let text = format!("enqueue a record for topic {:?}", record.topic);
+                Err(failed_with(&text, code).at(origin))
+            }
+        }
+    }
+
+    /// Ends the current batch. `end` is the position reached when it and all before it are
+    /// delivered: `None` when the burst ended inside a transaction. With nothing enqueued since the
+    /// last seal this is how an idle position travels.
+    pub fn seal(&mut self, end: Option<ResumePoint>) {
+        self.tracker.seal(end);
+    }
+
+    /// Waits until Kafka has acknowledged something: the newest resume point if it moved, `None` if
+    /// only room was made. Cancel-safe.
+    ///
+    /// # Errors
+    /// As [`Sink::delivered`].
+    pub async fn progressed(&mut self) -> Result<Option<Delivered>, Failure> {
+        let failed = self.producer.has_failed();
+        if let Some(point) = self.tracker.advance() {
+            return Ok(Some(Delivered(point)));
+        }
+        if failed {
+            return Err(self.give_up().await);
+        }
+        self.tracker.acks().changed.notified().await;
+        Ok(self.tracker.advance().map(Delivered))
+    }
+
+    /// How full the way to Kafka is, 0 to 1.
+    pub fn fill_ratio(&self) -> f64 {
+        self.tracker.fill_ratio()
+    }
+
+    /// The newest resume point of the finished prefix, once it moves. Cancel-safe. While brokers
+    /// are away it waits; [`Sink::trouble`] says why.
+    ///
+    /// # Errors
+    /// The first refusal in order, after every position before it has been given out; or the loss
+    /// of the producer. The sink is finished.
+    pub async fn delivered(&mut self) -> Result<Delivered, Failure> {
+        loop {
+            // Read first: a position finished before the failure is still given out.
+            let failed = self.producer.has_failed();
+            if let Some(point) = self.tracker.advance() {
+                return Ok(Delivered(point));
+            }
+            if failed {
+                return Err(self.give_up().await);
+            }
+            self.tracker.acks().changed.notified().await;
+        }
+    }
+
+    /// Purges, and waits shortly for reports already under way, since one refused record makes
+    /// others of its batch fail before or after it.
+    async fn give_up(&mut self) -> Failure {
+        self.producer.purge();
+        let deadline = Instant::now() + LAST_REPORTS;
+        while self.producer.unreported() > 0 && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        self.producer.failure()
+    }
+
+    /// What is handed over and not yet acknowledged.
+    pub fn in_flight(&self) -> InFlight {
+        self.tracker.in_flight()
+    }
+
+    /// What the client is struggling with while it retries by itself, and for how long; `None`
+    /// when the last word was a delivery.
+    pub fn trouble(&self) -> Option<String> {
+        let (text, since) = self.producer.trouble().current()?;
+        Some(format!("{text} (for {} s)", since.as_secs()))
+    }
+
+    /// Checks, within a bounded time, that a broker answers and lets us in.
+    ///
+    /// # Errors
+    /// `Config` for refused credentials or certificates, `Retriable` when nobody answers.
+    pub async fn probe(&self) -> Result<(), Failure> {
+        let client = self.producer.client().clone();
+        client::reach(self.producer.trouble(), move || {
+            client::answers(client.client())
+        })
+        .await
+    }
+
+    /// Waits until everything is delivered or `deadline` has passed; the newest position reached.
+    /// What is still open is sealed without a position.
+    ///
+    /// # Errors
+    /// As [`Sink::delivered`].
+    pub async fn drain(&mut self, deadline: Instant) -> Result<Option<Delivered>, Failure> {
+        self.tracker.seal(None);
+        let mut newest = None;
+        loop {
+            // Everything acknowledged: take the last position without waiting for another.
+            if let Some(point) = self.tracker.advance() {
+                newest = Some(Delivered(point));
+            }
+            if self.tracker.in_flight().records == 0 && !self.producer.has_failed() {
+                return Ok(newest);
+            }
+            match tokio::time::timeout_at(deadline, self.delivered()).await {
+                Ok(Ok(further)) => newest = Some(further),
+                Ok(Err(failure)) if newest.is_none() => return Err(failure),
+                // The position reached is worth more than the failure: a restart meets it again.
+                Ok(Err(failure)) => {
+                    tracing::warn!("flush at shutdown: {failure}");
+                    return Ok(newest);
+                }
+                Err(_) => return Ok(newest),
+            }
+        }
+    }
+}
+
+/// The Kafka client inside this binary, for `--version`: its version, and what was built in
+/// (codecs, TLS, SASL mechanisms).
+pub fn client_build() -> String {
+    let (_, version) = rdkafka::util::get_rdkafka_version();
+    let features = rdkafka::ClientConfig::new()
+        .create_native_config()
+        .and_then(|config| config.get("builtin.features"))
+        .unwrap_or_default();
+    format!("librdkafka {version} ({features})")
+}
+
+fn unsendable(record: &Record<'_>, origin: Origin, why: &str) -> Failure {
+    let event = record
+        .event_id()
+        .map_or("an event".to_owned(), |id| format!("event {id}"));
+    Failure::poison(format!(
+        "produce {event} at {} ({} bytes with key and headers) to topic {:?}: {why}",
+        origin.lsn,
+        record.size(),
+        record.topic
+    ))
+    .at(origin)
+}
+
+#[cfg(test)]
+mod tests;

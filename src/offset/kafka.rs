@@ -1,0 +1,330 @@
+//! The compacted offsets topic, in Connect's format, shared with Connect workers if need be.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rdkafka::consumer::BaseConsumer;
+use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::util::Timeout;
+use serde_json::{Map, Value};
+
+use super::{read, value};
+use crate::config::{Connector, KafkaProperties, OffsetTopic, Worker};
+use crate::error::{Class, Failure};
+use crate::sink::client::{Admin, Ears, Plan, Role, Settings};
+use crate::sink::{code_of, describe, failed_with, verdict};
+
+/// How long a topic just created may take to appear.
+const CREATION: Duration = Duration::from_secs(10);
+/// One question to a broker.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// A topic on a cluster.
+struct Place {
+    topic: String,
+    properties: KafkaProperties,
+}
+
+/// The store.
+pub(super) struct KafkaStore {
+    connector: String,
+    topic_prefix: String,
+    key: Vec<u8>,
+    home: Place,
+    /// The worker's topic, when the connector has its own: read where the own one has nothing.
+    fallback: Option<Place>,
+    producer: FutureProducer<Ears>,
+    ears: Ears,
+}
+
+impl KafkaStore {
+    /// Finds or creates the topic. `worker_topic` is the worker's, if it has one.
+    pub(super) async fn open(
+        worker: &Worker,
+        worker_topic: Option<&OffsetTopic>,
+        connector: &Connector,
+    ) -> Result<Self, Failure> {
+        let (home, plan, fallback) = places(worker, worker_topic, connector)?;
+        ensure(&home, &plan, &client_id(&connector.name)).await?;
+        Self::connect(home, fallback, &connector.name, &connector.topic_prefix)
+    }
+
+    /// Finds the topic; `None` when neither it nor the worker's exists.
+    pub(super) async fn open_existing(
+        worker: &Worker,
+        worker_topic: Option<&OffsetTopic>,
+        connector: &Connector,
+    ) -> Result<Option<Self>, Failure> {
+        let (home, _, fallback) = places(worker, worker_topic, connector)?;
+        for place in std::iter::once(&home).chain(&fallback) {
+            let admin = Admin::start(&place.properties, &client_id(&connector.name))?;
+            if admin.find(&place.topic, Duration::ZERO).await?.is_some() {
+                let (name, prefix) = (&connector.name, &connector.topic_prefix);
+                return Self::connect(home, fallback, name, prefix).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn connect(
+        home: Place,
+        fallback: Option<Place>,
+        connector: &str,
+        topic_prefix: &str,
+    ) -> Result<Self, Failure> {
+        let client_id = client_id(connector);
+        let mut settings = Settings::translate(&home.properties, Role::Admin, &client_id)?;
+        for (name, value) in [
+            // One at a time keeps their order, needs no right of its own and no producer id, which
+            // would take the first write half a second.
+            ("max.in.flight", "1"),
+            ("acks", "all"),
+            ("linger.ms", "0"),
+            // Connect finds the key where Java's producer would have put it.
+            ("partitioner", "murmur2_random"),
+            ("message.timeout.ms", "60000"),
+            ("allow.auto.create.topics", "false"),
+        ] {
+            settings.force(name, value);
+        }
+        settings.default("reconnect.backoff.max.ms", "1000");
+        let ears = Ears::default();
+        Ok(Self {
+            connector: connector.to_owned(),
+            topic_prefix: topic_prefix.to_owned(),
+            key: value::key(connector, topic_prefix),
+            producer: settings.create(ears.clone())?,
+            ears,
+            home,
+            fallback,
+        })
+    }
+
+    pub(super) fn describe(&self) -> String {
+        format!("topic {:?}", self.home.topic)
+    }
+
+    /// The newest value, the connector's own topic first.
+    pub(super) async fn read(&self) -> Result<Option<Map<String, Value>>, Failure> {
+        if let Some(found) = self.read_from(&self.home).await? {
+            return Ok(Some(found));
+        }
+        let Some(fallback) = &self.fallback else {
+            return Ok(None);
+        };
+        let admin = Admin::start(&fallback.properties, &self.client_id())?;
+        match admin.find(&fallback.topic, Duration::ZERO).await? {
+            Some(_) => self.read_from(fallback).await,
+            None => Ok(None),
+        }
+    }
+
+    fn client_id(&self) -> String {
+        client_id(&self.connector)
+    }
+
+    async fn read_from(&self, place: &Place) -> Result<Option<Map<String, Value>>, Failure> {
+        let mut settings =
+            Settings::translate(&place.properties, Role::Consumer, &self.client_id())?;
+        for (name, value) in read::SETTINGS {
+            settings.force(name, value);
+        }
+        let topic = place.topic.clone();
+        let (connector, prefix) = (self.connector.clone(), self.topic_prefix.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let consumer: BaseConsumer<Ears> = settings.create(Ears::default())?;
+            settings.force(read::ENDS.0, read::ENDS.1);
+            let ends: BaseConsumer<Ears> = settings.create(Ears::default())?;
+            read::Reading::new(&consumer, &ends, &topic)?.finish(&connector, &prefix)
+        });
+        let value = read.await.map_err(|error| {
+            Failure::internal(format!("read offsets topic {:?}", place.topic)).caused_by(error)
+        })??;
+        let Some(bytes) = value else { return Ok(None) };
+        match serde_json::from_slice(&bytes) {
+            Ok(Value::Object(members)) => Ok(Some(members)),
+            _ => Err(Failure::gap(format!(
+                "the position of {:?} in topic {:?} is not a JSON object; set it with \"walpost \
+                 offsets set\" or forget it with \"walpost offsets reset\"",
+                self.connector, place.topic
+            ))),
+        }
+    }
+
+    /// Writes a value, or a tombstone. Cancel-safe in effect: a write that goes on after its
+    /// future was dropped is still followed by every later one.
+    pub(super) async fn write(&self, members: Option<Map<String, Value>>) -> Result<(), Failure> {
+        let value = members.map(|members| Value::Object(members).to_string());
+        let mut record = FutureRecord::<[u8], str>::to(&self.home.topic).key(&self.key);
+        if let Some(value) = &value {
+            record = record.payload(value);
+        }
+        let sent = self.producer.send(record, Timeout::After(Duration::ZERO));
+        match sent.await {
+            Ok(_) => {
+                self.ears.trouble().clear();
+                Ok(())
+            }
+            Err((error, _)) => {
+                let heard = self
+                    .ears
+                    .trouble()
+                    .current()
+                    .map_or(String::new(), |(text, _)| format!(" ({text})"));
+                let attempt = format!("store the position in topic {:?}{heard}", self.home.topic);
+                Err(not_stored(&attempt, code_of(&error)))
+            }
+        }
+    }
+
+    /// Tombstones, the fallback first: the other way round a forgotten position could come back.
+    pub(super) async fn forget(&self) -> Result<(), Failure> {
+        if let Some(fallback) = &self.fallback {
+            let admin = Admin::start(&fallback.properties, &self.client_id())?;
+            if admin.find(&fallback.topic, Duration::ZERO).await?.is_some()
+                && self.read_from(fallback).await?.is_some()
+            {
+                self.tombstone(fallback).await?;
+            }
+        }
+        self.write(None).await
+    }
+
+    async fn tombstone(&self, place: &Place) -> Result<(), Failure> {
+        let mut settings = Settings::translate(&place.properties, Role::Admin, &self.client_id())?;
+        settings.force("acks", "all");
+        settings.force("partitioner", "murmur2_random");
+        let producer: FutureProducer<Ears> = settings.create(Ears::default())?;
+        let record = FutureRecord::<[u8], str>::to(&place.topic).key(&self.key);
+        match producer.send(record, Timeout::After(ANSWER)).await {
+            Ok(_) => Ok(()),
+            Err((error, _)) => {
+                let attempt = format!("forget the position in topic {:?}", place.topic);
+                Err(not_stored(&attempt, code_of(&error)))
+            }
+        }
+    }
+}
+
+/// The position is not an event: nothing about it is poison.
+fn not_stored(attempt: &str, code: Code) -> Failure {
+    match verdict(code) {
+        (Class::Poison, _) => Failure::config(format!(
+            "{attempt}: {}; the topic needs cleanup.policy=compact and room for small records",
+            describe(code)
+        )),
+        _ => failed_with(attempt, code),
+    }
+}
+
+fn client_id(connector: &str) -> String {
+    format!("walpost-offsets-{connector}")
+}
+
+/// Where the connector's position lives, how to create that, and where else to look.
+fn places(
+    worker: &Worker,
+    worker_topic: Option<&OffsetTopic>,
+    connector: &Connector,
+) -> Result<(Place, OffsetTopic, Option<Place>), Failure> {
+    let global = worker_topic.map(|topic| Place {
+        topic: topic.name.clone(),
+        properties: worker.client.clone(),
+    });
+    match (&connector.own_offset_topic, worker_topic, global) {
+        (Some(own), topic, global) => {
+            let plan = OffsetTopic {
+                name: own.clone(),
+                partitions: topic.map_or(-1, |topic| topic.partitions),
+                replication_factor: topic.map_or(-1, |topic| topic.replication_factor),
+                settings: topic.map_or_else(BTreeMap::new, |topic| topic.settings.clone()),
+            };
+            let home = Place {
+                topic: own.clone(),
+                properties: connector.producer.clone(),
+            };
+            let same = global
+                .as_ref()
+                .is_some_and(|global| global.topic == *own && global.properties == home.properties);
+            Ok((home, plan, global.filter(|_| !same)))
+        }
+        (None, Some(topic), Some(global)) => Ok((global, topic.clone(), None)),
+        (None, ..) => Err(Failure::internal("no offsets topic is configured")),
+    }
+}
+
+/// Sees to it that the topic is there and keeps the newest value of each key.
+async fn ensure(home: &Place, plan: &OffsetTopic, client_id: &str) -> Result<(), Failure> {
+    let topic = &home.topic;
+    let admin = Admin::start(&home.properties, client_id)?;
+    if admin.find(topic, Duration::ZERO).await?.is_none() {
+        let mut settings = plan.settings.clone();
+        settings.insert("cleanup.policy".to_owned(), "compact".to_owned());
+        let created = admin
+            .create(&Plan {
+                topic,
+                partitions: plan.partitions,
+                replication_factor: plan.replication_factor,
+                settings: &settings,
+            })
+            .await;
+        if let Err(code) = created {
+            return Err(not_created(topic, plan, code));
+        }
+        tracing::info!(topic, "created the offsets topic");
+        if admin.find(topic, CREATION).await?.is_none() {
+            return Err(Failure::retriable(format!(
+                "create offsets topic {topic:?}: it has not appeared yet"
+            )));
+        }
+        return Ok(());
+    }
+    match admin.setting(topic, "cleanup.policy").await {
+        Ok(Some(policy)) if policy != "compact" => Err(Failure::config(format!(
+            "offsets topic {topic:?} has cleanup.policy={policy}, so that positions could be \
+             deleted; set cleanup.policy=compact on it, or choose another offset.storage.topic"
+        ))),
+        Ok(_) => Ok(()),
+        Err(code @ (Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed)) => {
+            tracing::warn!(
+                topic,
+                "cannot check that the offsets topic has cleanup.policy=compact: {}; grant \
+                 DESCRIBE_CONFIGS on it",
+                describe(code)
+            );
+            Ok(())
+        }
+        Err(code) => Err(failed_with(
+            &format!("describe offsets topic {topic:?}"),
+            code,
+        )),
+    }
+}
+
+fn not_created(topic: &str, plan: &OffsetTopic, code: Code) -> Failure {
+    let attempt = format!("create offsets topic {topic:?}");
+    match code {
+        Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => {
+            Failure::config(format!(
+                "{attempt}: {}; grant CREATE on it, or create it with cleanup.policy=compact",
+                describe(code)
+            ))
+        }
+        Code::InvalidReplicationFactor | Code::InvalidPartitions | Code::InvalidConfig => {
+            Failure::config(format!(
+                "{attempt}: {}; the cluster does not accept \
+                 offset.storage.replication.factor={}, offset.storage.partitions={} or another \
+                 offset.storage setting",
+                describe(code),
+                plan.replication_factor,
+                plan.partitions
+            ))
+        }
+        _ => failed_with(&attempt, code),
+    }
+}
+
+#[cfg(test)]
+#[path = "kafka_tests.rs"]
+mod tests;

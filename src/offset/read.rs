@@ -1,0 +1,170 @@
+//! One pass over an offsets topic, to the end it had when the pass began.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use rdkafka::Message;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+
+use super::value::{self, KeyMatch};
+use crate::error::{Class, Failure};
+use crate::sink::client::Ears;
+use crate::sink::{code_of, failed, verdict};
+
+/// How long reading may go without progress. Longer than a producer's transaction may stay open by
+/// default, since a zombie's transaction has to end before the end can be read.
+const STALLED: Duration = Duration::from_secs(70);
+/// One question to a broker.
+const ANSWER: Duration = Duration::from_secs(10);
+/// A partition that ends without a single record is believed after this long.
+const EMPTY_END: Duration = Duration::from_secs(5);
+
+/// What such a consumer must be told, over the user's settings.
+pub(super) const SETTINGS: [(&str, &str); 8] = [
+    // Never joined: partitions are assigned by hand.
+    ("group.id", "walpost-offsets"),
+    ("enable.auto.commit", "false"),
+    ("enable.auto.offset.store", "false"),
+    ("enable.partition.eof", "true"),
+    ("auto.offset.reset", "earliest"),
+    ("isolation.level", "read_committed"),
+    ("allow.auto.create.topics", "false"),
+    ("fetch.wait.max.ms", "50"),
+];
+
+/// What the client that asks for the ends must be told besides.
+pub(super) const ENDS: (&str, &str) = ("isolation.level", "read_uncommitted");
+
+/// One pass over a topic, from the first record to the end it had when the pass began.
+pub(super) struct Reading<'a> {
+    consumer: &'a BaseConsumer<Ears>,
+    topic: &'a str,
+    /// Partitions not read to their end yet, and that end.
+    open: BTreeMap<i32, i64>,
+    /// Partitions that the broker has said to be at their end.
+    ended: BTreeSet<i32>,
+}
+
+impl<'a> Reading<'a> {
+    /// Takes the ends, through a client that reads uncommitted, and begins. A committed reader would
+    /// be told ends before open transactions, and miss what a zombie is about to commit.
+    pub(super) fn new(
+        consumer: &'a BaseConsumer<Ears>,
+        ends: &BaseConsumer<Ears>,
+        topic: &'a str,
+    ) -> Result<Self, Failure> {
+        let attempt = format!("read offsets topic {topic:?}");
+        let failed = |error: KafkaError| failed(&attempt, &error);
+        let metadata = ends.fetch_metadata(Some(topic), ANSWER).map_err(failed)?;
+        let mut open = BTreeMap::new();
+        let mut assignment = TopicPartitionList::new();
+        for partition in metadata
+            .topics()
+            .iter()
+            .flat_map(|found| found.partitions())
+        {
+            let (low, high) = ends
+                .fetch_watermarks(topic, partition.id(), ANSWER)
+                .map_err(failed)?;
+            if high > low {
+                open.insert(partition.id(), high);
+                assignment
+                    .add_partition_offset(topic, partition.id(), Offset::Offset(low))
+                    .map_err(failed)?;
+            }
+        }
+        consumer.assign(&assignment).map_err(failed)?;
+        Ok(Self {
+            consumer,
+            topic,
+            open,
+            ended: BTreeSet::new(),
+        })
+    }
+
+    /// The newest value under our key; `None` where there is none or a tombstone.
+    pub(super) fn finish(
+        mut self,
+        connector: &str,
+        prefix: &str,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let mut newest = None;
+        let mut moved = Instant::now();
+        while !self.open.is_empty() {
+            match self.consumer.poll(Duration::from_millis(100)) {
+                Some(Ok(message)) => {
+                    moved = Instant::now();
+                    match value::match_key(message.key(), connector, prefix) {
+                        KeyMatch::Ours => newest = message.payload().map(<[u8]>::to_vec),
+                        KeyMatch::Other => {}
+                        KeyMatch::IllFormed => tracing::warn!(
+                            topic = self.topic,
+                            partition = message.partition(),
+                            kafka_offset = message.offset(),
+                            "skipped a record of the offsets topic whose key is not Connect's"
+                        ),
+                    }
+                    if self.ends_at(message.partition(), message.offset() + 1) {
+                        self.open.remove(&message.partition());
+                    }
+                }
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    self.ended.insert(partition);
+                    self.look_for_ends(moved)?;
+                }
+                None => self.look_for_ends(moved)?,
+                Some(Err(error)) => self.bear(&error)?,
+            }
+            if moved.elapsed() > STALLED {
+                return Err(Failure::retriable(format!(
+                    "read offsets topic {:?}: no progress for {} s; a transaction may be open",
+                    self.topic,
+                    STALLED.as_secs()
+                )));
+            }
+        }
+        Ok(newest)
+    }
+
+    fn ends_at(&self, partition: i32, next: i64) -> bool {
+        self.open.get(&partition).is_some_and(|&end| next >= end)
+    }
+
+    /// The position also moves over what is never delivered: markers, aborted and compacted records.
+    fn look_for_ends(&mut self, moved: Instant) -> Result<(), Failure> {
+        let attempt = format!("read offsets topic {:?}", self.topic);
+        let positions = self
+            .consumer
+            .position()
+            .map_err(|error| failed(&attempt, &error))?;
+        for at in positions.elements() {
+            let done = match at.offset() {
+                Offset::Offset(next) => self.ends_at(at.partition(), next),
+                // Nothing at all was delivered. Silence alone proves nothing, since a broker may be
+                // slow or moving, and a position missed is a gap unseen. Should a foreign transaction be open there, its
+                // position is missed, and the slot's own, which is older, is taken instead.
+                _ => self.ended.contains(&at.partition()) && moved.elapsed() > EMPTY_END,
+            };
+            if done {
+                self.open.remove(&at.partition());
+            }
+        }
+        Ok(())
+    }
+
+    fn bear(&self, error: &KafkaError) -> Result<(), Failure> {
+        let code = code_of(error);
+        match verdict(code).0 {
+            // Retried by the client.
+            Class::Retriable => Ok(()),
+            // About the group, which is never joined.
+            _ if code == Code::GroupAuthorizationFailed => Ok(()),
+            _ => Err(failed(
+                &format!("read offsets topic {:?} (needs READ)", self.topic),
+                error,
+            )),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! librdkafka's logs and errors, carried into ours.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+use crate::error::Class;
+use crate::sink::refusal::{code_of, verdict};
+
+/// The newest error that librdkafka keeps to itself while it retries.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble {
+    noted: Mutex<Option<Noted>>,
+    /// Whether anything is noted, so that a delivery need not take the lock to see that nothing is.
+    any: AtomicBool,
+}
+
+#[derive(Debug, Clone)]
+struct Noted {
+    code: RDKafkaErrorCode,
+    text: String,
+    since: Instant,
+}
+
+impl Trouble {
+    fn held(&self) -> std::sync::MutexGuard<'_, Option<Noted>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes an error; logs it unless it is the one already known.
+    fn note(&self, code: RDKafkaErrorCode, text: &str) {
+        if code == RDKafkaErrorCode::PartitionEOF {
+            // Asked for by whoever reads a topic to its end; no trouble.
+            return;
+        }
+        let mut held = self.held();
+        self.any.store(true, Ordering::Release);
+        match held.as_mut() {
+            // It follows from what was said before, and says less.
+            Some(_) if code == RDKafkaErrorCode::AllBrokersDown => {}
+            Some(noted) if noted.code == code => {
+                tracing::debug!("kafka: {text}");
+                text.clone_into(&mut noted.text);
+            }
+            _ => {
+                tracing::warn!("kafka: {text}");
+                let since = held.as_ref().map_or_else(Instant::now, |noted| noted.since);
+                let text = text.to_owned();
+                *held = Some(Noted { code, text, since });
+            }
+        }
+    }
+
+    /// Forgets it: something was delivered.
+    pub(crate) fn clear(&self) {
+        if self.any.load(Ordering::Acquire) {
+            let mut held = self.held();
+            self.any.store(false, Ordering::Release);
+            if held.take().is_some() {
+                tracing::info!("kafka: delivering again");
+            }
+        }
+    }
+
+    /// The error and for how long there has been trouble.
+    pub(crate) fn current(&self) -> Option<(String, Duration)> {
+        self.held()
+            .as_ref()
+            .map(|noted| (noted.text.clone(), noted.since.elapsed()))
+    }
+
+    /// The error, if only an operator can end it.
+    pub(crate) fn hopeless(&self) -> Option<(RDKafkaErrorCode, String)> {
+        self.held()
+            .as_ref()
+            .filter(|noted| verdict(noted.code).0 == Class::Config)
+            .map(|noted| (noted.code, noted.text.clone()))
+    }
+}
+
+/// A context that only listens; the producer's own does more.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ears {
+    trouble: Arc<Trouble>,
+}
+
+impl Ears {
+    /// What was last heard.
+    pub(crate) fn trouble(&self) -> &Arc<Trouble> {
+        &self.trouble
+    }
+}
+
+impl ClientContext for Ears {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        hear(&self.trouble, &error, reason);
+    }
+}
+
+impl rdkafka::consumer::ConsumerContext for Ears {}
+
+/// Notes an error that was reported outside any record.
+pub(crate) fn hear(trouble: &Trouble, error: &KafkaError, reason: &str) {
+    // A reader has to name a group, but no group is ever joined: its coordinator may be away.
+    if reason.starts_with("GroupCoordinator") {
+        tracing::debug!(target: "librdkafka", "{reason}");
+        return;
+    }
+    trouble.note(code_of(error), reason);
+}
+
+/// librdkafka reports what matters as an error too; its log lines repeat it in other words and per
+/// attempt, so they are only for a closer look.
+pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
+    match level {
+        RDKafkaLogLevel::Debug => tracing::trace!(target: "librdkafka", "{facility}: {message}"),
+        _ => tracing::debug!(target: "librdkafka", "{facility}: {message}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_telling_error_is_kept_until_something_is_delivered() {
+        let trouble = Trouble::default();
+        assert_eq!(trouble.current(), None);
+        trouble.note(RDKafkaErrorCode::Authentication, "bad password");
+        trouble.note(RDKafkaErrorCode::AllBrokersDown, "all brokers are down");
+        assert_eq!(trouble.current().unwrap().0, "bad password");
+        assert!(trouble.hopeless().is_some());
+        trouble.note(RDKafkaErrorCode::BrokerTransportFailure, "refused");
+        assert_eq!(trouble.current().unwrap().0, "refused");
+        assert!(trouble.hopeless().is_none(), "it passes by itself");
+        trouble.clear();
+        assert_eq!(trouble.current(), None);
+    }
+}
