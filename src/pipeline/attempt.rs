@@ -1,0 +1,338 @@
+//! One attempt: from start-up to a clean stop or the first error.
+
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use super::keeper::Keeper;
+use super::progress::Progress;
+use super::snapshot;
+use super::startup::{Ready, prepare};
+use super::stream::Stream;
+use super::supervisor::Context;
+use super::transfer::Transfer;
+use crate::config::{Connector, Slot, SnapshotMode, Worker};
+use crate::error::Failure;
+use crate::lsn::{Lsn, ResumePoint};
+use crate::offset::{Decision, Partial, SlotFate, Stored};
+use crate::sink::{BatchSize, Sink, SinkOptions};
+use crate::source::{PartialTransaction, Replication, StartOptions};
+
+/// Longest pause between two stored positions, whatever `offset.flush.interval.ms` allows: sooner
+/// costs nothing and repeats less.
+const STORE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// One attempt of one connector.
+pub(super) struct Attempt<'c> {
+    context: &'c mut Context,
+}
+
+impl<'c> Attempt<'c> {
+    pub(super) fn new(context: &'c mut Context) -> Self {
+        Self { context }
+    }
+
+    /// Runs to a clean stop, or to the first error.
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let stop = self.context.stop.clone();
+        // Until the stream runs nothing is confirmed, so a stop may leave it at any point: creating
+        // a slot can wait for hours on somebody's open transaction, an answer for minutes.
+        let begun = tokio::select! {
+            biased;
+            begun = self.begin() => begun?,
+            () = stop.cancelled() => {
+                info!("asked to stop before the stream had begun");
+                None
+            }
+        };
+        match begun {
+            Some(stream) => stream.run().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Everything up to the running stream; `None` when there is nothing to stream.
+    async fn begin(self) -> Result<Option<Stream<'c>>, Failure> {
+        let Some((ready, decision)) = prepare(self.context).await? else {
+            return Ok(None);
+        };
+        let (session, store) = (&ready.session, &ready.store);
+        let resumes = matches!(decision, Decision::Resume { .. });
+        let (at, partial) = match decision {
+            Decision::Create { snapshot } => {
+                return self.create(ready, snapshot).await;
+            }
+            Decision::SnapshotAgain { slot, reason } => {
+                warn!("{reason}");
+                match slot {
+                    SlotFate::Keep(at) => return self.snapshot_over(ready, at).await,
+                    SlotFate::PassOver => return self.snapshot_past(ready).await,
+                    SlotFate::Replace => {
+                        session.drop_slot(&self.context.connector.slot.name).await?;
+                    }
+                    SlotFate::Create => {}
+                }
+                return self.create(ready, true).await;
+            }
+            Decision::Done => {
+                info!(
+                    "the snapshot was taken before, nothing is left to do in snapshot.mode=initial_only"
+                );
+                return Ok(None);
+            }
+            Decision::Adopt { at } => {
+                info!(
+                    slot = self.context.connector.slot.name,
+                    lsn = %at.lsn(),
+                    "no stored position: streaming from where the slot stands; rows older than the \
+                     slot are not published again, insert them anew if they are needed"
+                );
+                (at, None)
+            }
+            Decision::Resume {
+                at,
+                partial,
+                advance_slot_to,
+            } => {
+                if let Some(to) = advance_slot_to {
+                    warn!(lsn = %to, "advancing the slot to the stored position, as offset.mismatch.strategy asks");
+                    session
+                        .advance_slot(&self.context.connector.slot.name, to)
+                        .await?;
+                }
+                info!(lsn = %at.lsn(), store = store.describe(), "resuming from the stored position");
+                (at, partial)
+            }
+            Decision::Stop(failure) => return Err(failure),
+            Decision::Wait { .. } => {
+                return Err(Failure::internal("start-up ended while the slot was taken"));
+            }
+        };
+        let report = session.ensure_publication(&self.context.connector).await?;
+        if resumes && !report.statements.is_empty() {
+            warn!(
+                statements = report.statements.join("; "),
+                "changed the publication although the slot was there: rows that were written while \
+                 it lacked their table are not sent, insert them anew if they are needed"
+            );
+        }
+        let sink = open_sink(self.context)?;
+        let replication = self.replication().await?;
+        let transfer = Transfer::new(self.context, sink);
+        self.stream(ready, transfer, replication, at, partial, None)
+            .await
+    }
+
+    /// Publication first, then the slot: pgoutput looks a publication up as it was at each
+    /// position, so one that is younger than the slot would be missing for the first rows.
+    async fn create(
+        self,
+        mut ready: Ready,
+        with_snapshot: bool,
+    ) -> Result<Option<Stream<'c>>, Failure> {
+        let connector = self.context.connector.clone();
+        ready.session.ensure_publication(&connector).await?;
+        let sink = open_sink(self.context)?;
+        let mut replication = self.replication().await?;
+        if with_snapshot {
+            // Written before the slot exists, so that a crash from here on is not mistaken for a
+            // slot that somebody else prepared.
+            ready.store.begin_snapshot().await?;
+        }
+        let only = connector.snapshot.mode == SnapshotMode::InitialOnly;
+        let created = if only {
+            replication.create_temporary_slot(&connector.slot).await?
+        } else {
+            replication.create_slot(&connector.slot).await?
+        };
+        let at = created.consistent_point;
+        info!(
+            slot = connector.slot.name,
+            lsn = %at.lsn(),
+            temporary = only,
+            "created the slot; it holds back wal until it is read, drop it with \
+             `SELECT pg_drop_replication_slot(...)` when it is no longer needed"
+        );
+        let mut transfer = Transfer::new(self.context, sink);
+        let mut begun = None;
+        if with_snapshot {
+            let taken = snapshot::take(
+                self.context,
+                &mut transfer,
+                &mut ready.store,
+                &ready.session,
+                Some(&created.snapshot_name),
+                at,
+            )
+            .await?;
+            let Some(stored) = taken else {
+                return Ok(None);
+            };
+            begun = Some(stored);
+        }
+        if only {
+            info!("the snapshot is complete, stopping as snapshot.mode=initial_only asks");
+            return Ok(None);
+        }
+        self.stream(ready, transfer, replication, at, None, begun)
+            .await
+    }
+
+    /// Reads the existing rows again although the slot is there, then streams from where the slot
+    /// stands: what changed between the two comes twice, nothing is left out.
+    async fn snapshot_over(
+        self,
+        mut ready: Ready,
+        slot_position: Lsn,
+    ) -> Result<Option<Stream<'c>>, Failure> {
+        let at = ResumePoint::slot_start(slot_position);
+        ready
+            .session
+            .ensure_publication(&self.context.connector)
+            .await?;
+        let mut transfer = Transfer::new(self.context, open_sink(self.context)?);
+        ready.store.begin_snapshot().await?;
+        let taken = snapshot::take(
+            self.context,
+            &mut transfer,
+            &mut ready.store,
+            &ready.session,
+            None,
+            at,
+        )
+        .await?;
+        let Some(stored) = taken else {
+            return Ok(None);
+        };
+        if self.context.connector.snapshot.mode == SnapshotMode::InitialOnly {
+            return Ok(None);
+        }
+        let replication = self.replication().await?;
+        self.stream(ready, transfer, replication, at, None, Some(stored))
+            .await
+    }
+
+    /// Reads the existing rows although the slot is there, then streams what commits after that. A
+    /// temporary slot says where the snapshot stands; it ends with its connection, so that it holds
+    /// back no wal afterwards.
+    async fn snapshot_past(self, mut ready: Ready) -> Result<Option<Stream<'c>>, Failure> {
+        ready
+            .session
+            .ensure_publication(&self.context.connector)
+            .await?;
+        let mut transfer = Transfer::new(self.context, open_sink(self.context)?);
+        ready.store.begin_snapshot().await?;
+        let mut temporary = self.replication().await?;
+        let slot = &self.context.connector.slot;
+        let created = temporary
+            .create_temporary_slot(&Slot {
+                name: format!("{:.54}_snapshot", slot.name),
+                ..slot.clone()
+            })
+            .await?;
+        let (name, at) = (Some(&*created.snapshot_name), created.consistent_point);
+        let taken = snapshot::take(
+            self.context,
+            &mut transfer,
+            &mut ready.store,
+            &ready.session,
+            name,
+            at,
+        )
+        .await?;
+        drop(temporary);
+        let Some(stored) = taken else {
+            return Ok(None);
+        };
+        let replication = self.replication().await?;
+        self.stream(ready, transfer, replication, at, None, Some(stored))
+            .await
+    }
+
+    async fn replication(&self) -> Result<Replication, Failure> {
+        Replication::connect(&self.context.connector.database).await
+    }
+
+    async fn stream(
+        self,
+        ready: Ready,
+        transfer: Transfer,
+        replication: Replication,
+        at: ResumePoint,
+        partial: Option<Partial>,
+        begun: Option<Stored>,
+    ) -> Result<Option<Stream<'c>>, Failure> {
+        let connector = self.context.connector.clone();
+        let options = StartOptions {
+            slot: connector.slot.name.clone(),
+            publication: connector.publication.name.clone(),
+            at: at.lsn(),
+            messages: connector.wants_messages(),
+            tables: connector.tables.clone(),
+            stream_params: connector.slot.stream_params.clone(),
+            status_interval: connector.status_interval,
+            skip: partial.and_then(partial_transaction),
+        };
+        let mut source = replication.start(options).await?;
+        info!(slot = connector.slot.name, lsn = %at.lsn(), "streaming");
+        if std::mem::replace(&mut self.context.has_worked, true) {
+            self.context.telemetry.reconnected();
+        }
+        let mut progress = Progress::starting_at(at.lsn());
+        if let Some(stored) = begun
+            && connector.confirm_to_slot
+        {
+            source.confirm(stored).await?;
+            progress.received(at.lsn());
+        }
+        let interval = self.context.worker.flush_interval.min(STORE_INTERVAL);
+        Ok(Some(Stream {
+            context: self.context,
+            source,
+            transfer,
+            keeper: Keeper::new(ready.store, interval),
+            session: ready.session,
+            attendant: ready.attendant,
+            progress,
+        }))
+    }
+}
+
+/// What to leave out of the transaction in which Debezium stopped. When it did not say which one
+/// that is, all of it comes again.
+fn partial_transaction(partial: Partial) -> Option<PartialTransaction> {
+    Some(PartialTransaction {
+        xid: partial.xid?,
+        lsn: partial.lsn,
+        events: partial
+            .events
+            .map_or(1, |events| u32::try_from(events).unwrap_or(u32::MAX)),
+    })
+}
+
+/// How the connector produces.
+pub(super) fn sink_options(
+    worker: &Worker,
+    connector: &Connector,
+    batch_size: BatchSize,
+) -> SinkOptions {
+    SinkOptions {
+        producer: connector.producer.clone(),
+        admin: worker.client.clone(),
+        topic_creation: connector
+            .topic_creation
+            .clone()
+            .filter(|_| worker.topic_creation),
+        limits: connector.limits,
+        batch_size,
+        client_id: format!("connector-producer-{}-0", connector.name),
+    }
+}
+
+fn open_sink(context: &Context) -> Result<Sink, Failure> {
+    Sink::open(&sink_options(
+        &context.worker,
+        &context.connector,
+        context.batch_size.clone(),
+    ))
+}

@@ -1,0 +1,210 @@
+//! From nothing to the point where an attempt knows what to do: connections, checks, the decision.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tracing::info;
+
+use super::attendant::Attendant;
+use super::supervisor::Context;
+use crate::config::Connector;
+use crate::error::{Class, Failure};
+use crate::lsn::Lsn;
+use crate::observability::State;
+use crate::offset::{
+    Decision, OffsetIdentity, OffsetStore, Policy, ServerFacts, SlotFacts, StoredOffset, decide,
+};
+use crate::source::{Replication, ServerIdentity, Session, SlotState};
+
+/// How often a standby looks whether the slot is free.
+const STANDBY_INTERVAL: Duration = Duration::from_millis(300);
+
+/// Everything an attempt starts from.
+pub(super) struct Ready {
+    pub(super) session: Session,
+    pub(super) store: OffsetStore,
+    pub(super) attendant: Attendant,
+}
+
+/// Connects, checks and decides; waits as a standby while another process holds the slot.
+/// `None`: a stop was asked for meanwhile.
+pub(super) async fn prepare(context: &Context) -> Result<Option<(Ready, Decision)>, Failure> {
+    let connector = &context.connector;
+    let session = Session::connect(&connector.database, "setup").await?;
+    let server = session.identify().await?;
+    session.preflight(connector).await.map_err(all_at_once)?;
+    let mut store = OffsetStore::open(&context.worker, connector).await?;
+    store.identify(identity(connector, &server));
+    let policy = Policy::of(connector);
+    let mut waiting_for = None;
+    let mut stand_by = |holder: String| {
+        if waiting_for.as_ref() != Some(&holder) {
+            info!(slot = connector.slot.name, %holder, "waiting as standby while the slot is taken");
+            context.telemetry.state(State::Standby {
+                holder: holder.clone(),
+            });
+            waiting_for = Some(holder);
+        }
+    };
+    let mut locked = false;
+    loop {
+        let slot = session.slot(&connector.slot.name).await?;
+        let synced = slot.as_ref().is_some_and(|slot| slot.synced);
+        let slot = slot.map(slot_facts);
+        let held = slot.as_ref().is_some_and(|slot| slot.holder.is_some());
+        // Whoever holds the slot also moves the stored position: read it only once it is ours.
+        let stored = if held { None } else { store.load().await? };
+        let server = session.identify().await?;
+        if server.in_recovery && !held {
+            not_promoted(&server, slot.is_none(), synced, stored.as_ref())?;
+        }
+        let mut facts = server_facts(&server);
+        facts.past_timelines = past_timelines(connector, &server, stored.as_ref()).await?;
+        match decide(stored.as_ref(), slot.as_ref(), &facts, &policy) {
+            Decision::Stop(failure) => return Err(failure),
+            Decision::Wait { holder } => stand_by(holder),
+            Decision::Create { .. } | Decision::SnapshotAgain { .. } if !locked => {
+                // Until the stream runs the slot itself keeps nobody out: a lock does, so that two
+                // instances do not both read the existing rows.
+                locked = session.try_lock(&connector.slot.name).await?;
+                if locked {
+                    continue;
+                }
+                stand_by("the instance that sets up the slot".to_owned());
+            }
+            decision => {
+                let attendant = Attendant::start(connector.clone(), context.telemetry.clone());
+                let ready = Ready {
+                    session,
+                    store,
+                    attendant,
+                };
+                return Ok(Some((ready, decision)));
+            }
+        }
+        tokio::select! {
+            () = context.stop.cancelled() => return Ok(None),
+            () = sleep(STANDBY_INTERVAL) => {}
+        }
+    }
+}
+
+/// The server's history, where it was promoted since the position was stored.
+async fn past_timelines(
+    connector: &Connector,
+    server: &ServerIdentity,
+    stored: Option<&StoredOffset>,
+) -> Result<Vec<(u32, Lsn)>, Failure> {
+    let before = stored.and_then(|stored| stored.identity.as_ref());
+    if before.is_none_or(|before| before.timeline >= server.timeline) {
+        return Ok(Vec::new());
+    }
+    let mut replication = Replication::connect(&connector.database).await?;
+    let past = replication.past_timelines(server.timeline).await;
+    replication.close().await;
+    Ok(past)
+}
+
+/// During a switch-over a name can lead to a standby for a while. What is missing there is no gap:
+/// it comes with the promotion, or with the primary. A standby with a slot of its own may serve us.
+fn not_promoted(
+    server: &ServerIdentity,
+    no_slot: bool,
+    synced: bool,
+    stored: Option<&StoredOffset>,
+) -> Result<(), Failure> {
+    let ahead = stored
+        .and_then(|stored| stored.position)
+        .is_some_and(|at| at.lsn() > server.wal_position);
+    let lacks = if synced {
+        "its copy of the slot serves nobody yet"
+    } else if no_slot && stored.is_some() {
+        "it has no copy of the slot"
+    } else if ahead {
+        "it has not replayed the stored position"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::retriable(format!(
+        "the server is a standby at {}, and {lacks}; waiting until it is promoted or \
+         database.hostname leads to the primary",
+        server.wal_position
+    )))
+}
+
+/// A refused login is a mistake in the file only until the connector has worked once.
+pub(super) fn first_time_only(context: &Context, failure: Failure) -> Failure {
+    if context.has_worked {
+        failure.once_worked()
+    } else {
+        failure
+    }
+}
+
+/// Who writes the stored position, so that another cluster's is recognised.
+pub(super) fn identity(connector: &Connector, server: &ServerIdentity) -> OffsetIdentity {
+    OffsetIdentity {
+        system_id: server.system_id.clone(),
+        timeline: server.timeline,
+        slot: connector.slot.name.clone(),
+        database: server.database.clone(),
+    }
+}
+
+/// Several findings as one failure, so that all are read at once. Waiting helps only when it
+/// helps with all of them, so the first class that is not retriable counts.
+pub(super) fn all_at_once(mut failures: Vec<Failure>) -> Failure {
+    let about_access = failures
+        .iter()
+        .filter(|failure| failure.class() != Class::Retriable)
+        .all(Failure::is_about_access);
+    if failures.len() == 1
+        && let Some(only) = failures.pop()
+    {
+        return only;
+    }
+    let class = failures
+        .iter()
+        .map(Failure::class)
+        .find(|class| *class != Class::Retriable)
+        .unwrap_or(Class::Retriable);
+    let texts: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    let failure = Failure::new(
+        class,
+        format!(
+            "{} things stand in the way: {}",
+            texts.len(),
+            texts.join("; ")
+        ),
+    );
+    match about_access {
+        true => failure.about_access(),
+        false => failure,
+    }
+}
+
+/// What the start-up decision needs of the server.
+pub(super) fn server_facts(server: &ServerIdentity) -> ServerFacts {
+    ServerFacts {
+        system_id: server.system_id.clone(),
+        timeline: server.timeline,
+        database: server.database.clone(),
+        wal_position: server.wal_position,
+        past_timelines: Vec::new(),
+    }
+}
+
+/// What the start-up decision needs of the slot.
+pub(super) fn slot_facts(slot: SlotState) -> SlotFacts {
+    SlotFacts {
+        plugin: slot.plugin,
+        database: slot.database,
+        holder: slot.active_pid.map(|pid| match &slot.active_client {
+            Some(client) => format!("{client}, server process {pid}"),
+            None => format!("server process {pid}"),
+        }),
+        confirmed: slot.confirmed,
+        wal_status: slot.wal_status,
+        invalidation_reason: slot.invalidation_reason,
+    }
+}

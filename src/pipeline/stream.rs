@@ -1,0 +1,272 @@
+//! The loop of a running stream: read, deliver, store, confirm.
+
+use std::future::Future;
+
+use tokio::time::{Instant, sleep_until};
+use tracing::{info, warn};
+
+use super::attendant::{Attendant, Call};
+use super::keeper::Keeper;
+use super::progress::{Progress, Stage};
+use super::supervisor::Context;
+use super::transfer::{Burst, Transfer};
+use crate::error::{Class, Failure};
+use crate::observability::{self, State, Trouble};
+use crate::offset::Stored;
+use crate::source::{Session, Source};
+
+/// A stream that has started.
+pub(super) struct Stream<'c> {
+    pub(super) context: &'c Context,
+    pub(super) source: Source,
+    pub(super) transfer: Transfer,
+    pub(super) keeper: Keeper,
+    pub(super) session: Session,
+    pub(super) attendant: Attendant,
+    pub(super) progress: Progress,
+}
+
+/// Whether a stop was asked for, and by when it must be done.
+#[derive(Clone, Copy)]
+enum Phase {
+    Running,
+    /// Reading on to the end of the open transaction.
+    Stopping(Instant),
+}
+
+impl Stream<'_> {
+    /// Runs until a stop is asked for (`Ok`) or something fails.
+    pub(super) async fn run(mut self) -> Result<(), Failure> {
+        self.context.telemetry.state(State::Streaming);
+        match self.pump().await {
+            Ok(deadline) => self.finish(deadline).await,
+            Err(failure) => Err(self.save_what_stands(failure).await),
+        }
+    }
+
+    /// The loop. Arms in order of urgency: a stop, what Kafka acknowledged, what became durable,
+    /// the status the server waits for, a heartbeat, and last the next rows, only with room for
+    /// them. Returns the deadline of the stop once no transaction is open.
+    async fn pump(&mut self) -> Result<Instant, Failure> {
+        let stop = self.context.stop.clone();
+        let mut phase = Phase::Running;
+        loop {
+            if let Phase::Stopping(deadline) = phase
+                && (!self.source.in_transaction() || Instant::now() >= deadline)
+            {
+                return Ok(deadline);
+            }
+            let running = matches!(phase, Phase::Running);
+            let deadline = match phase {
+                Phase::Running => self.source.status_due(),
+                Phase::Stopping(deadline) => deadline,
+            };
+            let has_room = self.transfer.sink.has_room();
+            tokio::select! {
+                biased;
+                () = stop.cancelled(), if running => {
+                    info!("asked to stop");
+                    self.context.telemetry.state(State::Stopping);
+                    phase = Phase::Stopping(self.context.stop_by());
+                }
+                progressed = self.transfer.sink.progressed() => {
+                    if let Some(delivered) = progressed? {
+                        self.progress.delivered(delivered.resume_point().lsn())?;
+                        self.keeper.offer(delivered);
+                    }
+                    self.tell_progress();
+                }
+                stored = self.keeper.stored() => self.confirm(stored?).await?,
+                () = sleep_until(self.source.status_due()) => {
+                    self.source.report().await?;
+                    self.tell_progress();
+                }
+                () = sleep_until(deadline), if !running => {}
+                call = self.attendant.call(), if running => match call? {
+                    Call::Heartbeat => self.heartbeat().await?,
+                    Call::ServerStopping => {
+                        return Err(Failure::retriable("the server is shutting down"));
+                    }
+                },
+                filled = self.source.fill(), if has_room => {
+                    filled?;
+                    self.take(!running).await?;
+                }
+            }
+        }
+    }
+
+    /// Moves what the read buffer holds into the sink.
+    async fn take(&mut self, to_commit: bool) -> Result<(), Failure> {
+        let outcome = self.move_events(to_commit).await;
+        // Also after a failure: the commits before it are worth keeping.
+        self.progress.received(self.source.received());
+        let ends = self.transfer.seal();
+        if let Some(last) = ends.last {
+            self.progress.ended(last.lsn(), ends.times);
+        }
+        self.tell_progress();
+        outcome
+    }
+
+    async fn move_events(&mut self, to_commit: bool) -> Result<(), Failure> {
+        loop {
+            match self.transfer.burst(&mut self.source, to_commit)? {
+                Burst::Bind(relation) => {
+                    let facts = self.session.facts(&relation);
+                    let facts = reporting(self.context, &mut self.source, facts).await?;
+                    self.transfer.bind(&relation, &facts)?;
+                }
+                Burst::Held => {
+                    let release = self.transfer.release();
+                    reporting(self.context, &mut self.source, release).await?;
+                }
+                Burst::Drained | Burst::Full | Burst::AtCommit => return Ok(()),
+            }
+        }
+    }
+
+    async fn heartbeat(&mut self) -> Result<(), Failure> {
+        if self.source.in_transaction() {
+            // Kafka orders it after the rows read so far; it carries no position, so it may wait.
+            return Ok(());
+        }
+        self.transfer
+            .hold_heartbeat(self.progress.at(Stage::Received))?;
+        let release = self.transfer.release();
+        reporting(self.context, &mut self.source, release).await?;
+        self.transfer.seal();
+        Ok(())
+    }
+
+    /// The one place where the slot hears of a position.
+    async fn confirm(&mut self, stored: Stored) -> Result<(), Failure> {
+        let lsn = stored.resume_point().lsn();
+        self.progress.stored(lsn)?;
+        if self.context.connector.confirm_to_slot {
+            self.source.confirm(stored).await?;
+        }
+        // Also where the slot is never told: nothing is owed to it then, and nothing is remembered.
+        self.progress.confirmed(lsn)?;
+        self.tell_progress();
+        Ok(())
+    }
+
+    /// A clean stop: flush, store, confirm, close.
+    async fn finish(mut self, deadline: Instant) -> Result<(), Failure> {
+        let left = self.settle(deadline).await?;
+        if self.source.in_transaction() {
+            warn!("stopped inside a transaction, all of its events will come again");
+        } else if left > 0 {
+            warn!(
+                events = left,
+                "stopped before kafka had everything, these events will come again"
+            );
+        }
+        self.source.stop().await?;
+        if self.context.connector.slot.drop_on_stop {
+            let slot = &self.context.connector.slot.name;
+            self.session.drop_slot(slot).await?;
+            warn!(
+                slot,
+                "dropped the slot as slot.drop.on.stop asks, rows written from now on are not seen"
+            );
+        }
+        Ok(())
+    }
+
+    /// Before the attempt ends on `failure`, stores and confirms what Kafka has: a poison event or
+    /// a configuration error must not make everything before it come again.
+    async fn save_what_stands(mut self, failure: Failure) -> Failure {
+        let failure = self.transfer.name(failure);
+        if failure.class() != Class::Internal {
+            let deadline = if self.context.stop.is_cancelled() {
+                self.context.stop_by()
+            } else {
+                Instant::now() + self.context.worker.shutdown_timeout
+            };
+            if let Err(second) = self.settle(deadline).await {
+                tracing::debug!(error = %second, "could not store the last position");
+            }
+        }
+        failure
+    }
+
+    /// Waits until everything produced is acknowledged, stored and confirmed. Returns how many
+    /// events were still on their way at the deadline.
+    async fn settle(&mut self, deadline: Instant) -> Result<u64, Failure> {
+        // A sink that has failed says nothing against what was delivered before and waits here.
+        let failed = match self.transfer.sink.drain(deadline).await {
+            Ok(Some(delivered)) => {
+                self.progress.delivered(delivered.resume_point().lsn())?;
+                self.keeper.offer(delivered);
+                None
+            }
+            Ok(None) => None,
+            Err(failure) => Some(failure),
+        };
+        self.keeper.hurry();
+        while !self.keeper.is_idle() {
+            let stored = tokio::select! {
+                stored = self.keeper.stored() => stored?,
+                () = sleep_until(deadline) => break,
+            };
+            self.confirm(stored).await?;
+        }
+        match failed {
+            Some(failure) => Err(failure),
+            None => Ok(self.transfer.sink.in_flight().records),
+        }
+    }
+
+    fn tell_progress(&mut self) {
+        let telemetry = &self.context.telemetry;
+        // A slot that is never told is not behind: nothing is owed to it.
+        let confirms = self.context.connector.confirm_to_slot;
+        let at = |stage| Some(self.progress.at(stage));
+        let pending = |stage| self.progress.oldest_pending_us(stage);
+        telemetry.progress(&observability::Progress {
+            received: at(Stage::Received),
+            delivered: at(Stage::Delivered),
+            stored: at(Stage::Stored),
+            confirmed: at(Stage::Confirmed).filter(|_| confirms),
+            received_commit_us: self.progress.newest_commit_us(),
+            undelivered_since_us: pending(Stage::Delivered),
+            unstored_since_us: pending(Stage::Stored),
+            unconfirmed_since_us: pending(Stage::Confirmed).filter(|_| confirms),
+        });
+        // What the client struggles with matters while something waits for it; after that it is
+        // history, although the client says nothing when it is over.
+        let sink = &self.transfer.sink;
+        let waits = sink.in_flight().records > 0;
+        let trouble = if waits { sink.trouble() } else { None };
+        telemetry.trouble(Trouble::Kafka, trouble);
+        self.transfer.tell_telemetry();
+    }
+}
+
+/// Awaits `work` while the server keeps getting its status replies. A stop bounds the wait.
+async fn reporting<T>(
+    context: &Context,
+    source: &mut Source,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let mut work = std::pin::pin!(work);
+    let stopped = async {
+        context.stop.cancelled().await;
+        sleep_until(context.stop_by()).await;
+    };
+    let mut stopped = std::pin::pin!(stopped);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = &mut stopped => {
+                return Err(Failure::retriable("asked to stop while waiting for kafka or postgres"));
+            }
+            () = sleep_until(source.status_due()) => {
+                source.report().await?;
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Runs connectors: one thread each, attempts one after the other, until a stop is asked for or an
+//! error says that only an operator can help.
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, error, info, info_span, warn};
+
+use super::attempt::Attempt;
+use super::backoff::Backoff;
+use super::startup::first_time_only;
+use crate::config::{Config, Connector, OffsetStorage, Worker};
+use crate::error::{Class, Failure};
+use crate::lsn::Lsn;
+use crate::observability::{About, Observability, State, Telemetry};
+use crate::sink::BatchSize;
+
+/// An attempt that lasted this long counts as success: the next failure starts with short waits.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// An event that Kafka refused: the LSN of its change and its id. The rows of one COPY record share
+/// an LSN, and those of a snapshot all have the slot's, so neither alone is enough.
+pub(super) type Refused = (Lsn, Option<String>);
+
+/// What an attempt needs from its surroundings, kept over all attempts of one connector.
+pub(super) struct Context {
+    pub(super) worker: Arc<Worker>,
+    pub(super) connector: Arc<Connector>,
+    pub(super) telemetry: Telemetry,
+    /// Cancelled when the process is asked to stop.
+    pub(super) stop: CancellationToken,
+    /// See [`Context::stop_by`].
+    pub(super) stop_by: OnceLock<Instant>,
+    /// A run id for Debezium's context headers.
+    pub(super) run_id: String,
+    /// The connector has streamed: a refused login is no longer a mistake in the file.
+    pub(super) has_worked: bool,
+    /// Events that Kafka refused and the policy tolerates.
+    pub(super) skip: HashSet<Refused>,
+    /// The largest batch that the brokers take, learned from refusals.
+    pub(super) batch_size: BatchSize,
+}
+
+impl Context {
+    /// When a stop that was asked for must be done: one deadline for all that is still to do,
+    /// running from the first question.
+    pub(super) fn stop_by(&self) -> Instant {
+        *self
+            .stop_by
+            .get_or_init(|| Instant::now() + self.worker.shutdown_timeout)
+    }
+}
+
+/// Runs every connector of `config` until `stop` is cancelled or none is left.
+///
+/// Returns the process exit code: 0 after clean stops, otherwise that of the first connector (in
+/// the order given) that stopped on an error.
+///
+/// # Errors
+/// The listeners cannot be opened, or a thread cannot be started.
+pub async fn run(config: Config, stop: CancellationToken) -> Result<u8, Failure> {
+    let observability = Observability::new();
+    let worker = Arc::new(config.worker);
+    let mut connectors = Vec::new();
+    for connector in config.connectors {
+        let telemetry = observability.connector(About {
+            name: connector.name.clone(),
+            slot: connector.slot.name.clone(),
+            database: connector.database.dbname.clone(),
+            offsets: offsets(&worker, &connector),
+        });
+        connectors.push((Arc::new(connector), telemetry));
+    }
+    let serving = CancellationToken::new();
+    observability
+        .serve(&worker.listeners, serving.clone())
+        .await?;
+    let mut threads = Vec::new();
+    for (connector, telemetry) in connectors {
+        let context = Context {
+            worker: worker.clone(),
+            connector,
+            telemetry,
+            stop: stop.clone(),
+            stop_by: OnceLock::new(),
+            run_id: uuid::Uuid::new_v4().to_string(),
+            has_worked: false,
+            skip: HashSet::new(),
+            batch_size: BatchSize::default(),
+        };
+        threads.push(spawn(context)?);
+    }
+    let mut code = 0;
+    for (name, done) in threads {
+        let outcome = done.await.unwrap_or_else(|_| {
+            Err(Failure::internal(format!(
+                "the thread of connector {name:?} ended unexpectedly"
+            )))
+        });
+        if let (Err(failure), 0) = (outcome, code) {
+            code = failure.class().exit_code();
+        }
+    }
+    serving.cancel();
+    Ok(code)
+}
+
+fn offsets(worker: &Worker, connector: &Connector) -> String {
+    match (&connector.own_offset_topic, &worker.offsets) {
+        (Some(topic), _) => format!("topic {topic}"),
+        (None, OffsetStorage::Topic(topic)) => format!("topic {}", topic.name),
+        (None, OffsetStorage::File(path)) => format!("file {}", path.display()),
+    }
+}
+
+type Done = tokio::sync::oneshot::Receiver<Result<(), Failure>>;
+
+/// Each connector has its own thread and runtime, so that one which naps to let its socket buffer
+/// fill does not hold up another.
+fn spawn(context: Context) -> Result<(String, Done), Failure> {
+    let name = context.connector.name.clone();
+    let (sender, done) = tokio::sync::oneshot::channel();
+    let span = info_span!("connector", name = %name);
+    thread::Builder::new()
+        .name(format!("connector {name}"))
+        .spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            let outcome = match runtime {
+                Ok(runtime) => {
+                    let outcome = runtime.block_on(
+                        async move {
+                            // Beside the work, so that a long wait is not taken for a stuck loop.
+                            tokio::spawn(context.telemetry.clone().beating());
+                            supervise(context).await
+                        }
+                        .instrument(span),
+                    );
+                    // A question to a broker or a name server may still block a thread of the
+                    // pool; nobody waits for its answer any more.
+                    runtime.shutdown_background();
+                    outcome
+                }
+                Err(error) => {
+                    Err(Failure::internal("start the connector's runtime").caused_by(error))
+                }
+            };
+            // The receiver lives as long as `run`, so there is always somebody to tell.
+            drop(sender.send(outcome));
+        })
+        .map_err(|error| Failure::internal("start the connector's thread").caused_by(error))?;
+    Ok((name, done))
+}
+
+/// Attempts until one ends cleanly or with an error that is not to be retried.
+async fn supervise(mut context: Context) -> Result<(), Failure> {
+    let errors = context.connector.errors.clone();
+    let mut backoff = Backoff::new(errors.max_backoff);
+    loop {
+        context.telemetry.state(State::Starting);
+        let began = Instant::now();
+        let failure = match Attempt::new(&mut context).run().await {
+            Ok(()) => {
+                context.telemetry.state(State::Stopped {
+                    class: None,
+                    error: None,
+                });
+                info!("stopped");
+                return Ok(());
+            }
+            Err(failure) => first_time_only(&context, failure),
+        };
+        context.telemetry.error(failure.class());
+        if began.elapsed() > SETTLED {
+            backoff.reset();
+        }
+        if context.stop.is_cancelled() {
+            return finish_stopping(&context, failure);
+        }
+        match next_step(&mut context, &failure) {
+            Step::Again => continue,
+            Step::AfterBackoff => {}
+            Step::GiveUp => return give_up(&context, failure),
+        }
+        if errors
+            .max_retries
+            .is_some_and(|most| backoff.attempts() >= most)
+        {
+            return give_up(&context, failure);
+        }
+        let wait = backoff.next();
+        warn!(
+            error = %failure,
+            attempt = backoff.attempts(),
+            next_in_ms = wait.as_millis() as u64,
+            "interrupted, will start again from the stored position"
+        );
+        context.telemetry.retry();
+        context.telemetry.state(State::Retrying {
+            error: failure.to_string(),
+            attempt: backoff.attempts(),
+            next_in: wait,
+        });
+        tokio::select! {
+            () = context.stop.cancelled() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+        if context.stop.is_cancelled() {
+            context.telemetry.state(State::Stopped {
+                class: None,
+                error: None,
+            });
+            info!("stopped while waiting to start again");
+            return Ok(());
+        }
+    }
+}
+
+enum Step {
+    Again,
+    AfterBackoff,
+    GiveUp,
+}
+
+fn next_step(context: &mut Context, failure: &Failure) -> Step {
+    match failure.class() {
+        Class::Retriable => Step::AfterBackoff,
+        Class::Poison => match failure.origin() {
+            Some(origin) if context.connector.errors.tolerate => {
+                let event = failure.event().map(str::to_owned);
+                // A snapshot under a new slot shows the same row at another position.
+                let refused_before = context.skip.iter().any(|(_, id)| *id == event);
+                if !context.skip.insert((origin.lsn, event)) {
+                    return Step::GiveUp;
+                }
+                error!(error = %failure, "kafka refuses an event, skipping it as errors.tolerance=all asks");
+                context.telemetry.dropped("poison", 1);
+                if refused_before {
+                    Step::AfterBackoff
+                } else {
+                    Step::Again
+                }
+            }
+            _ => Step::GiveUp,
+        },
+        Class::Config | Class::Gap | Class::Internal => Step::GiveUp,
+    }
+}
+
+fn give_up(context: &Context, failure: Failure) -> Result<(), Failure> {
+    error!(error = %failure, class = failure.class().label(), "stopped");
+    context.telemetry.state(State::Stopped {
+        class: Some(failure.class()),
+        error: Some(failure.to_string()),
+    });
+    Err(failure)
+}
+
+/// An error while stopping: what passes by itself does not spoil the stop, since everything not
+/// yet confirmed is delivered again at the next start.
+fn finish_stopping(context: &Context, failure: Failure) -> Result<(), Failure> {
+    if failure.class() != Class::Retriable {
+        return give_up(context, failure);
+    }
+    warn!(error = %failure, "stopped without a last confirmation, the events since the stored position will come again");
+    context.telemetry.state(State::Stopped {
+        class: None,
+        error: None,
+    });
+    Ok(())
+}
