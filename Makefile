@@ -1,0 +1,63 @@
+# Everything is reached from here; `make help` lists it.
+#
+# Services for tests, demo and benchmarks are real ones, started on free ports and stopped again.
+# What they need is installed by `make services`, which every such target runs first; it costs
+# nothing when all is there.
+
+SHELL := /bin/bash
+CARGO ?= cargo
+POSTGRES_VERSIONS ?= 14 15 16 17 18
+FUZZ_SECONDS ?= 10
+
+# Integration tests mostly wait for servers, so more of them than cores run side by side.
+export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
+export WALPOST_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/walpost
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test test-matrix bench lint deny fuzz services clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## the release binary, target/release/walpost
+	$(CARGO) build --release --locked
+
+demo: services ## orders in Postgres, records in Kafka, a SIGKILL in between; KEEP=1 leaves it running
+	$(CARGO) test --release --locked --quiet --test demo
+
+test: services ## unit, property, integration and documentation tests
+	$(CARGO) test --locked
+
+test-matrix: ## the integration tests over every Postgres version (POSTGRES_VERSIONS="14 18")
+	@tests/services/install.sh debezium
+	@tests/services/install.sh postgres $(POSTGRES_VERSIONS)
+	@set -e; for version in $(POSTGRES_VERSIONS); do \
+	    echo "== Postgres $$version"; \
+	    WALPOST_TEST_PG_BIN="$$WALPOST_CACHE/postgres-$$version/bin" \
+	        $(CARGO) test --locked --test it; \
+	done
+
+bench: services ## throughput, processor time, memory, latency; BENCH_DEBEZIUM=1 compares
+	benches/run.sh
+
+lint: ## format, clippy, documentation, and dependencies when cargo-deny is installed
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --document-private-items --quiet
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(MAKE) --no-print-directory deny; \
+	    else echo "lint: cargo-deny is not installed, dependencies were not checked"; fi
+
+deny: ## licences, sources and bans of all dependencies
+	$(CARGO) deny --locked check bans licenses sources
+
+fuzz: ## every fuzz target for FUZZ_SECONDS each; needs cargo-fuzz and a nightly toolchain
+	@set -e; for target in $$($(CARGO) +nightly fuzz list); do \
+	    echo "== fuzz $$target"; \
+	    $(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) -verbosity=0; \
+	done
+
+services: ## installs what tests and demo need: build tools, Postgres, Java, Kafka, Debezium
+	@tests/services/install.sh debezium
+
+clean: ## removes build results; downloads in $WALPOST_CACHE stay
+	$(CARGO) clean

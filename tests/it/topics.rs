@@ -1,0 +1,152 @@
+//! Topics: created, missing, forbidden.
+
+use std::time::{Duration, Instant};
+
+use crate::support::kafka::{self, Options, Secure};
+use crate::support::tls::Authority;
+use crate::support::{Kafka, Postgres, Scene, Walpost, wait};
+
+#[test]
+fn topics_are_created_as_the_groups_say() {
+    let kafka = Kafka::start(&Options {
+        properties: &[("auto.create.topics.enable", "false")],
+        ..Options::default()
+    });
+    let mut scene = Scene::on("topics", Postgres::shared(), kafka);
+    let connector = scene
+        .connector()
+        .set("topic.creation.default.partitions", "2")
+        .set("topic.creation.default.replication.factor", "1")
+        .set("topic.creation.groups", "wide")
+        .set(
+            "topic.creation.wide.include",
+            &format!("{}\\.wide.*", scene.name),
+        )
+        .set("topic.creation.wide.partitions", "7");
+    let mut walpost = Walpost::start(&scene.worker(), &[&connector]);
+    walpost.wait_ready();
+    scene.events("order", "k", 1, 1);
+    scene.events("wide", "k", 1, 1);
+    scene.tail("wide").at_least(1);
+    let topics = scene.kafka.topics();
+    assert_eq!(topics.get(&scene.topic("order")), Some(&2));
+    assert_eq!(topics.get(&scene.topic("wide")), Some(&7));
+    assert_eq!(topics.get(&scene.offset_topic()), Some(&1));
+}
+
+/// O-f2: late, not lost.
+#[test]
+fn a_missing_topic_is_waited_for_and_its_rows_arrive_when_it_appears() {
+    let kafka = Kafka::start(&Options {
+        properties: &[("auto.create.topics.enable", "false")],
+        ..Options::default()
+    });
+    let mut scene = Scene::on("topics", Postgres::shared(), kafka);
+    let mut walpost = scene.start();
+    walpost.allow("");
+    scene.events("order", "k", 1, 3);
+    let topic = scene.topic("order");
+    wait::until(
+        "the missing topic is named",
+        Duration::from_secs(60),
+        || {
+            walpost
+                .complaints()
+                .iter()
+                .any(|line| line.contains(&topic))
+        },
+    );
+    let complaints = walpost.complaints().len();
+    assert!(complaints < 50, "said at a sane rate");
+    // A stop is a clear answer too; then the operator creates the topic and starts again.
+    let moment = Instant::now() + Duration::from_secs(3);
+    wait::until("a decision", wait::SOON, || {
+        !walpost.is_running() || Instant::now() > moment
+    });
+    if walpost.is_running() {
+        scene.kafka.create_topic(&topic, 1, &[]);
+    } else {
+        assert_eq!(
+            walpost.wait_exit(wait::SOON).code(),
+            Some(2),
+            "{}",
+            walpost.log()
+        );
+        scene.kafka.create_topic(&topic, 1, &[]);
+        walpost = walpost.again();
+    }
+    let mut tail = scene.tail("order");
+    let records = tail.within(3, Duration::from_secs(60));
+    assert_eq!(records[0].json()["n"], 1);
+    drop(walpost);
+}
+
+/// O-f3, O-f9: a right that is missing is named, with topic; nothing is confirmed; the grant helps.
+#[test]
+fn a_missing_right_is_named_within_seconds() {
+    let authority = Authority::new();
+    let kafka = Kafka::start(&Options {
+        secure: Some(Secure {
+            protocol: "SASL_SSL",
+            authority: &authority,
+            client_certificates: false,
+        }),
+        acls: true,
+        properties: &[("auto.create.topics.enable", "false")],
+        ..Options::default()
+    });
+    let mut scene = Scene::on("topics", Postgres::shared(), kafka);
+    let (open, closed, offsets) = (
+        scene.topic("open"),
+        scene.topic("closed"),
+        scene.offset_topic(),
+    );
+    scene
+        .kafka
+        .create_topics(&[(open.clone(), 1), (closed.clone(), 1)], &[]);
+    let rights = ["--operation", "Write", "--operation", "Describe", "--topic"];
+    scene.kafka.allow(&[&rights[..], &[&open]].concat());
+    scene
+        .kafka
+        .allow(&["--operation", "All", "--topic", &offsets]);
+    let jaas = format!(
+        "org.apache.kafka.common.security.scram.ScramLoginModule required username=\"{}\" password=\"{}\";",
+        kafka::USER,
+        kafka::PASSWORD
+    );
+    let worker = [
+        ("bootstrap.servers", scene.kafka.secure_bootstrap()),
+        ("security.protocol", "SASL_SSL".to_owned()),
+        ("sasl.mechanism", "SCRAM-SHA-512".to_owned()),
+        ("sasl.jaas.config", jaas),
+        ("ssl.truststore.type", "PEM".to_owned()),
+        (
+            "ssl.truststore.location",
+            authority.certificate().display().to_string(),
+        ),
+    ];
+    let worker = worker
+        .iter()
+        .fold(scene.worker(), |w, (name, value)| w.set(name, value));
+    let mut walpost = Walpost::start(&worker, &[&scene.connector()]);
+    walpost.wait_ready();
+    walpost.allow("");
+    scene.events("open", "k", 1, 1);
+    scene.tail("open").at_least(1);
+    let before = scene.position();
+    scene.events("closed", "k", 1, 1);
+    wait::until("the topic is named", Duration::from_secs(30), || {
+        walpost
+            .complaints()
+            .iter()
+            .any(|line| line.contains(&closed))
+    });
+    assert!(
+        scene.confirmed().unwrap() <= before + 64,
+        "not past the row that could not be sent"
+    );
+    scene.kafka.allow(&[&rights[..], &[&closed]].concat());
+    assert!(walpost.is_running(), "{}", walpost.log());
+    scene.tail("closed").within(1, Duration::from_secs(60));
+    drop(walpost);
+}
