@@ -15,38 +15,29 @@ pub(super) fn put(out: &mut String, value: impl std::fmt::Display) {
 
 /// `Double.toString`.
 pub(super) fn write_f64(out: &mut String, value: f64) {
-    if value.is_nan() {
-        out.push_str("NaN");
-    } else if value.is_infinite() {
-        out.push_str(if value < 0.0 { "-Infinity" } else { "Infinity" });
-    } else {
-        let shortest = format!("{value:e}");
-        // Java wants at least two digits and takes the two that are nearest to the value.
-        let two = format!("{value:.1e}");
-        let digits = if !shortest.contains('.') && two.parse() == Ok(value) {
-            two
-        } else {
-            shortest
-        };
-        write_scientific(out, &digits);
-    }
+    let two = format!("{value:.1e}");
+    let is_exact = two.parse() == Ok(value);
+    write_float(out, value, format!("{value:e}"), two, is_exact);
 }
 
 /// `Float.toString`.
 pub(super) fn write_f32(out: &mut String, value: f32) {
+    let two = format!("{value:.1e}");
+    let is_exact = two.parse() == Ok(value);
+    write_float(out, value.into(), format!("{value:e}"), two, is_exact);
+}
+
+/// Java wants at least two digits and takes the two that are nearest to the value: `two`, where the
+/// shortest form has only one and they still mean the value.
+fn write_float(out: &mut String, value: f64, shortest: String, two: String, two_is_exact: bool) {
     if value.is_nan() {
         out.push_str("NaN");
     } else if value.is_infinite() {
         out.push_str(if value < 0.0 { "-Infinity" } else { "Infinity" });
+    } else if !shortest.contains('.') && two_is_exact {
+        write_scientific(out, &two);
     } else {
-        let shortest = format!("{value:e}");
-        let two = format!("{value:.1e}");
-        let digits = if !shortest.contains('.') && two.parse() == Ok(value) {
-            two
-        } else {
-            shortest
-        };
-        write_scientific(out, &digits);
+        write_scientific(out, &shortest);
     }
 }
 

@@ -159,8 +159,7 @@ impl<'c> Attempt<'c> {
             let taken = snapshot::take(
                 self.context,
                 &mut transfer,
-                &mut ready.store,
-                &ready.session,
+                &mut ready,
                 Some(&created.snapshot_name),
                 at,
             )
@@ -192,15 +191,7 @@ impl<'c> Attempt<'c> {
             .await?;
         let mut transfer = Transfer::new(self.context, open_sink(self.context)?);
         ready.store.begin_snapshot().await?;
-        let taken = snapshot::take(
-            self.context,
-            &mut transfer,
-            &mut ready.store,
-            &ready.session,
-            None,
-            at,
-        )
-        .await?;
+        let taken = snapshot::take(self.context, &mut transfer, &mut ready, None, at).await?;
         let Some(stored) = taken else {
             return Ok(None);
         };
@@ -231,15 +222,7 @@ impl<'c> Attempt<'c> {
             })
             .await?;
         let (name, at) = (Some(&*created.snapshot_name), created.consistent_point);
-        let taken = snapshot::take(
-            self.context,
-            &mut transfer,
-            &mut ready.store,
-            &ready.session,
-            name,
-            at,
-        )
-        .await?;
+        let taken = snapshot::take(self.context, &mut transfer, &mut ready, name, at).await?;
         drop(temporary);
         let Some(stored) = taken else {
             return Ok(None);

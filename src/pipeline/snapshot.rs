@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 use tokio::time::interval;
 use tracing::info;
 
+use super::startup::Ready;
 use super::supervisor::Context;
 use super::transfer::{Burst, Transfer};
 use crate::error::Failure;
 use crate::lsn::ResumePoint;
 use crate::observability::{SnapshotView, State};
-use crate::offset::{OffsetStore, Stored};
+use crate::offset::Stored;
 use crate::source::{Session, Snapshot};
 
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
@@ -22,8 +23,7 @@ const VIEW_INTERVAL: Duration = Duration::from_millis(500);
 pub(super) async fn take(
     context: &Context,
     transfer: &mut Transfer,
-    store: &mut OffsetStore,
-    session: &Session,
+    ready: &mut Ready,
     snapshot_name: Option<&str>,
     at: ResumePoint,
 ) -> Result<Option<Stored>, Failure> {
@@ -44,7 +44,7 @@ pub(super) async fn take(
             }
             progressed = transfer.sink.progressed() => {
                 if let Some(delivered) = progressed? {
-                    let stored = store.store(delivered).await?;
+                    let stored = ready.store.store(delivered).await?;
                     let view = view(&snapshot, began);
                     context.telemetry.snapshot(Some(view));
                     info!(rows = view.rows, seconds = began.elapsed().as_secs(), "snapshot complete");
@@ -68,7 +68,7 @@ pub(super) async fn take(
             filled = snapshot.fill(), if reading && has_room => {
                 filled?;
                 if snapshot.ask().await? {
-                    take_burst(transfer, &mut snapshot, session).await?;
+                    take_burst(transfer, &mut snapshot, &ready.session).await?;
                 } else {
                     reading = false;
                     transfer.seal_at(at);
