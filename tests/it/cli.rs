@@ -53,7 +53,7 @@ fn a_good_file_is_valid_without_any_server() {
     run_files(&["validate"], &worker(), &[&good()]).expect(0);
 }
 
-/// O-h6: all problems at once, each with property, allowed values or the nearest known name.
+/// All problems at once, each with property, allowed values or the nearest known name.
 #[test]
 fn every_problem_is_named_at_once() {
     let bad = good()

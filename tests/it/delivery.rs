@@ -84,7 +84,7 @@ fn events_of_one_key_stay_in_commit_order_and_keys_go_where_java_puts_them() {
     }
 }
 
-/// O-a3: row positions do not rise across transactions.
+/// Row positions do not rise across transactions.
 #[test]
 fn interleaved_transactions_arrive_in_commit_order() {
     let mut scene = Scene::new("delivery");
@@ -112,7 +112,7 @@ fn interleaved_transactions_arrive_in_commit_order() {
     });
 }
 
-/// O-d2: a savepoint rolled back inside a transaction larger than the decoding memory.
+/// A savepoint rolled back inside a transaction larger than the decoding memory.
 #[test]
 fn savepoints_of_a_spilled_transaction_are_honoured() {
     let mut scene = Scene::new("delivery");
@@ -143,7 +143,7 @@ fn savepoints_of_a_spilled_transaction_are_honoured() {
     assert_eq!(numbers, (1..=500).chain(1001..=1005).collect::<Vec<_>>());
 }
 
-/// O-d1: messages that carry no row do not end the stream, now or after a restart.
+/// Messages that carry no row do not end the stream, now or after a restart.
 #[test]
 fn truncate_types_origins_and_messages_pass_by() {
     let mut scene = Scene::new("delivery");
@@ -176,7 +176,7 @@ fn truncate_types_origins_and_messages_pass_by() {
     scene.sql(&format!("select pg_replication_origin_drop('{origin}')"));
 }
 
-/// O-d6: what the role's settings do to the text form.
+/// What the role's settings do to the text form.
 #[test]
 fn session_settings_of_the_role_change_nothing() {
     let mut scene = Scene::new("delivery");
@@ -209,7 +209,7 @@ fn session_settings_of_the_role_change_nothing() {
     assert_eq!(record.header("at"), Some("2026-01-02T03:04:05.678901Z"));
 }
 
-/// O-e4, O-d7: only an empty payload is a tombstone.
+/// Only an empty payload is a tombstone.
 #[test]
 fn a_null_payload_is_a_tombstone_and_json_null_is_not() {
     let mut scene = Scene::new("delivery");
@@ -235,7 +235,7 @@ fn a_null_payload_is_a_tombstone_and_json_null_is_not() {
     assert_eq!(value("c").as_deref(), Some("{}"));
 }
 
-/// O-e11: one record per insert; updates are reported and dropped, deletes pass in silence.
+/// One record per insert; updates are reported and dropped, deletes pass in silence.
 #[test]
 fn updates_are_reported_and_deletes_are_silent() {
     let mut scene = Scene::new("delivery");

@@ -8,12 +8,7 @@ use std::path::{Path, PathBuf};
 fn every_test_that_a_guarantee_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = fs::read_to_string(root.join("docs/guarantees.md")).unwrap();
-    let mut sources = String::new();
-    for folder in ["src", "tests"] {
-        for file in rust_files(&root.join(folder)) {
-            sources.push_str(&fs::read_to_string(file).unwrap());
-        }
-    }
+    let sources = sources(&root.join("src")) + &sources(&root.join("tests"));
     let named: Vec<&str> = page
         .split('`')
         .skip(1)
@@ -29,6 +24,14 @@ fn every_test_that_a_guarantee_names_exists() {
             "docs/guarantees.md names {name}, which is no test"
         );
     }
+}
+
+/// The text of all Rust files below `folder`.
+pub(crate) fn sources(folder: &Path) -> String {
+    let files = rust_files(folder).into_iter();
+    files
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect()
 }
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {

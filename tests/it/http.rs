@@ -72,7 +72,7 @@ fn every_page_answers_and_says_what_it_should() {
     }
 }
 
-/// O-h4: lag of an idle connector is about nothing, before and after the first event.
+/// Lag of an idle connector is about nothing, before and after the first event.
 #[test]
 fn lag_of_an_idle_connector_is_zero_or_absent() {
     let mut scene = Scene::new("http");
@@ -93,7 +93,7 @@ fn lag_of_an_idle_connector_is_zero_or_absent() {
     wait::until("no lag after it", wait::SOON, || small(&mut walpost) == 0.0);
 }
 
-/// O-a7: a publication that loses its table while we run.
+/// A publication that loses its table while we run.
 #[test]
 fn a_table_dropped_from_the_publication_turns_health_red() {
     let mut scene = Scene::new("http");

@@ -6,7 +6,7 @@ use crate::support::kafka::Options;
 use crate::support::postgres::Shutdown;
 use crate::support::{Kafka, Postgres, Scene, wait};
 
-/// O-c1: neighbours write, the outbox does not.
+/// Neighbours write, the outbox does not.
 #[test]
 fn the_slot_follows_while_only_other_tables_are_written() {
     let mut scene = Scene::new("idle");
@@ -32,7 +32,7 @@ fn the_slot_follows_while_only_other_tables_are_written() {
     });
 }
 
-/// O-a1: a keepalive's position confirms nothing that still waits for Kafka.
+/// A keepalive's position confirms nothing that still waits for Kafka.
 #[test]
 fn a_frozen_kafka_holds_the_slot_before_the_waiting_row() {
     let kafka = Kafka::start(&Options::default());
@@ -71,7 +71,7 @@ fn a_frozen_kafka_holds_the_slot_before_the_waiting_row() {
     });
 }
 
-/// O-g3: a server that stops waits for its walsenders.
+/// A server that stops waits for its walsenders.
 #[test]
 fn an_idle_connector_does_not_hold_up_a_server_that_stops() {
     let mut scene = Scene::on("idle", Postgres::private(&[]), Kafka::shared());

@@ -6,7 +6,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 
 use crate::support::{Kafka, Postgres, Scene};
 
-/// O-d3. `WALPOST_TEST_ROWS=5000000` runs the full size.
+/// `WALPOST_TEST_ROWS=5000000` runs the full size.
 #[test]
 fn one_large_transaction_passes_through_in_little_memory() {
     let rows: i64 =
@@ -39,7 +39,7 @@ fn one_large_transaction_passes_through_in_little_memory() {
     walpost.stop();
 }
 
-/// O-h8: a slow Kafka and large rows; what waits is bounded in bytes.
+/// A slow Kafka and large rows; what waits is bounded in bytes.
 #[test]
 fn large_rows_are_bounded_in_bytes_not_in_number() {
     let mut scene = Scene::new("limits");

@@ -7,6 +7,8 @@
     reason = "a failure here is a failed test"
 )]
 
+#[path = "../regressions/mod.rs"]
+mod regressions;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -109,7 +109,7 @@ fn a_position_can_be_shown_set_and_reset() {
     scene.tail("order").at_least(2);
 }
 
-/// O-h9: damage is a stop, never a first start.
+/// Damage is a stop, never a first start.
 #[test]
 fn a_damaged_file_stops_and_is_not_taken_for_a_first_start() {
     let mut scene = Scene::new("offsets");

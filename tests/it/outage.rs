@@ -8,7 +8,7 @@ use crate::support::postgres::Shutdown;
 use crate::support::relay::Weather;
 use crate::support::{Kafka, Postgres, Relay, Scene, Walpost, random, wait};
 
-/// O-f4: Kafka is away, then back; nothing is lost and the process stays.
+/// Kafka is away, then back; nothing is lost and the process stays.
 #[test]
 fn kafka_may_stop_freeze_and_be_killed() {
     let kafka = Kafka::start(&Options::default());
@@ -48,7 +48,7 @@ fn kafka_may_stop_freeze_and_be_killed() {
     scene.wait_confirmed(position);
 }
 
-/// O-g9: Postgres restarts under us, and walsenders are ended.
+/// Postgres restarts under us, and walsenders are ended.
 #[test]
 fn postgres_may_restart_crash_and_end_our_session() {
     let mut scene = Scene::on("outage", Postgres::private(&[]), Kafka::shared());
@@ -116,7 +116,7 @@ fn a_cut_line_to_postgres_loses_nothing() {
     check(&scene.records("order"), &committed);
 }
 
-/// O-g2: no reset arrives; the silence itself has to be noticed.
+/// No reset arrives; the silence itself has to be noticed.
 #[test]
 fn a_half_open_line_is_noticed_and_replaced() {
     let postgres = Postgres::private(&[("wal_sender_timeout", "6s")]);
@@ -141,7 +141,7 @@ fn a_half_open_line_is_noticed_and_replaced() {
     scene.tail("order").within(2, Duration::from_secs(60));
 }
 
-/// O-h10, O-h8: a slow Kafka and a short `wal_sender_timeout`; one pass is enough.
+/// A slow Kafka and a short `wal_sender_timeout`; one pass is enough.
 #[test]
 fn a_slow_kafka_does_not_cost_the_connection() {
     let port = random::free_port();

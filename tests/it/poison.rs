@@ -63,7 +63,7 @@ fn bad(columns: &str, values: &str) -> String {
     )
 }
 
-/// O-e9.
+/// Kafka would refuse the name.
 #[test]
 fn an_illegal_topic_name_names_event_table_and_position() {
     let mut scene = Scene::new("poison");
@@ -89,7 +89,7 @@ fn a_missing_routing_value_is_poison() {
     );
 }
 
-/// O-f1: too large for the topic.
+/// Too large for the topic.
 #[test]
 fn a_record_too_large_for_its_topic_is_poison() {
     let mut scene = Scene::new("poison");
@@ -106,7 +106,7 @@ fn a_record_too_large_for_its_topic_is_poison() {
     stops_or_skips(&mut scene, &connector, &large, &[&topic]);
 }
 
-/// O-e8.
+/// The strict and the lenient reading of a column that is placed but not there.
 #[test]
 fn a_placed_column_that_is_missing_is_poison_or_left_out() {
     let mut scene = Scene::new("poison");
@@ -133,7 +133,7 @@ fn a_placed_column_that_is_missing_is_poison_or_left_out() {
     assert_eq!(tail.at_least(2)[1].header("trace"), Some("abc"));
 }
 
-/// O-d12: rows are read with the shape they were written in; the first that lacks a column stops.
+/// Rows are read with the shape they were written in; the first that lacks a column stops.
 #[test]
 fn a_renamed_column_stops_at_the_first_row_without_it() {
     let mut scene = Scene::new("poison");

@@ -163,7 +163,7 @@ fn thirty_kills_under_load_lose_nothing_and_keep_each_key_in_order() {
     check(&records, &committed);
 }
 
-/// O-b4.
+/// Progress that is only in memory at the stop comes again.
 #[test]
 fn a_clean_stop_repeats_nothing() {
     let mut scene = Scene::new("restart");
@@ -238,7 +238,7 @@ fn a_second_signal_ends_at_once() {
     scene.kafka.thaw();
 }
 
-/// O-a5: the tail of a transaction that was cut comes again, and the slot was never ahead.
+/// The tail of a transaction that was cut comes again, and the slot was never ahead.
 #[test]
 fn a_kill_inside_a_large_transaction_loses_none_of_it() {
     let mut scene = Scene::new("restart");
@@ -263,7 +263,7 @@ fn a_kill_inside_a_large_transaction_loses_none_of_it() {
     });
 }
 
-/// O-a9.
+/// With no stored position, the slot's own is the best one known: never the end of the WAL.
 #[test]
 fn a_lost_offset_is_made_good_by_the_slot() {
     let mut scene = Scene::new("restart");

@@ -15,7 +15,7 @@ fn start_loud(scene: &Scene, connector: &Connector) -> Walpost {
     Walpost::start_files(write_files(&scene.worker(), &[connector]), &LOUD)
 }
 
-/// O-h1, O-h2.
+/// Passwords and row content alike, at a level that prints every call.
 #[test]
 fn events_that_arrive_leave_nothing_in_the_loudest_log() {
     let mut scene = Scene::new("secrets");

@@ -14,7 +14,7 @@ fn fill(scene: &mut Scene, rows: u32) {
     ));
 }
 
-/// O-a10: writers at work, transactions open across the seam; nothing is lost, nothing doubled.
+/// Writers at work, transactions open across the seam; nothing is lost, nothing doubled.
 #[test]
 fn the_seam_between_snapshot_and_stream_has_no_gap_and_no_duplicate() {
     let mut scene = Scene::on("snapshot", Postgres::private(&[]), Kafka::shared());
@@ -75,7 +75,7 @@ fn a_crash_during_the_snapshot_starts_it_again_and_says_so() {
     tail.within(60_001, Duration::from_secs(60));
 }
 
-/// O-b5: a finished snapshot is never taken again.
+/// A finished snapshot is never taken again.
 #[test]
 fn a_finished_snapshot_is_not_repeated() {
     let mut scene = Scene::new("snapshot");

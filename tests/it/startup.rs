@@ -77,7 +77,7 @@ fn a_stored_position_at_or_past_the_slot_is_where_streaming_goes_on() {
     assert_eq!(numbers(&scene), [1, 2, 3, 4, 5]);
 }
 
-/// O-a6.
+/// A slot that is gone, dropped or left behind by a failover, is not made anew.
 #[test]
 fn a_stored_position_without_slot_is_a_gap() {
     let mut scene = Scene::new("startup");
@@ -97,7 +97,7 @@ fn a_stored_position_without_slot_is_a_gap() {
     assert_eq!(numbers(&scene), [1]);
 }
 
-/// O-a2.
+/// Postgres would move the start forward to the new slot without a word.
 #[test]
 fn a_slot_made_anew_behind_our_back_is_a_gap_until_it_is_trusted() {
     let mut scene = Scene::new("startup");
@@ -128,7 +128,7 @@ fn a_slot_made_anew_behind_our_back_is_a_gap_until_it_is_trusted() {
     assert_eq!(numbers(&scene), [1, 5]);
 }
 
-/// O-c2.
+/// The server will never serve such a slot again: trying again is no remedy.
 #[test]
 fn an_invalidated_slot_is_a_gap_with_the_servers_reason() {
     let postgres = Postgres::private(&[
@@ -216,7 +216,7 @@ fn a_restored_backup_is_a_gap() {
     scene.spawn().expect_exit(3, &[]);
 }
 
-/// O-a7: a publication that can never deliver our rows is refused with the statement that mends it.
+/// A publication that can never deliver our rows is refused with the statement that mends it.
 #[test]
 fn a_publication_that_cannot_deliver_is_refused() {
     for (how, remedy) in [

@@ -95,7 +95,7 @@ fn postgres_client_certificates_let_in_and_their_absence_does_not() {
     refused(&scene, &bare, &["certificate"]);
 }
 
-/// O-g5: the channel is bound by the digest that the certificate's own signature uses.
+/// The channel is bound by the digest that the certificate's own signature uses.
 #[test]
 fn scram_with_channel_binding_works_with_every_signature() {
     for (algorithm, digest) in [

@@ -34,7 +34,7 @@ fn topics_are_created_as_the_groups_say() {
     assert_eq!(topics.get(&scene.offset_topic()), Some(&1));
 }
 
-/// O-f2: late, not lost.
+/// Late, not lost.
 #[test]
 fn a_missing_topic_is_waited_for_and_its_rows_arrive_when_it_appears() {
     let kafka = Kafka::start(&Options {
@@ -81,7 +81,7 @@ fn a_missing_topic_is_waited_for_and_its_rows_arrive_when_it_appears() {
     drop(walpost);
 }
 
-/// O-f3, O-f9: a right that is missing is named, with topic; nothing is confirmed; the grant helps.
+/// A right that is missing is named, with topic; nothing is confirmed; the grant helps.
 #[test]
 fn a_missing_right_is_named_within_seconds() {
     let authority = Authority::new();

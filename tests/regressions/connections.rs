@@ -1,0 +1,1 @@
+//! Connections to Postgres and who may open them.

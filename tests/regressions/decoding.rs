@@ -1,0 +1,1 @@
+//! From the bytes of the replication stream to a row.

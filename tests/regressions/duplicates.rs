@@ -1,0 +1,1 @@
+//! What comes twice, and in which order.

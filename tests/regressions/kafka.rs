@@ -1,0 +1,1 @@
+//! The side of Kafka.

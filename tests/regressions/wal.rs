@@ -1,0 +1,1 @@
+//! The WAL that a slot keeps.
