@@ -53,7 +53,7 @@ pub(super) fn read(
         origin: settings.origin().to_owned(),
         database: database(settings),
         slot: slot(&view),
-        publication: publication(&view),
+        publication: publication(&view, &own),
         tables,
         columns: columns(settings),
         snapshot: snapshot(settings, findings),
@@ -193,6 +193,7 @@ fn tables(
     let filter = TableFilter {
         schemas: view.filter("schema"),
         tables: view.filter("table"),
+        partitions: settings.view("", &OWN).flag("include.partitions"),
     };
     let decodes =
         |transform: &Transform| matches!(transform.kind, TransformKind::DecodeMessage { .. });
@@ -261,7 +262,7 @@ fn slot(view: &View<'_>) -> Slot {
     }
 }
 
-fn publication(view: &View<'_>) -> Publication {
+fn publication(view: &View<'_>, own: &View<'_>) -> Publication {
     Publication {
         name: view.text("publication.name"),
         autocreate: match view.choice("publication.autocreate.mode") {
@@ -271,6 +272,7 @@ fn publication(view: &View<'_>) -> Publication {
             _ => Autocreate::AllTables,
         },
         via_partition_root: view.flag("publish.via.partition.root"),
+        tolerate_mismatch: own.choice("publication.mismatch.strategy") == "warn",
     }
 }
 

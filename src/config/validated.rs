@@ -251,6 +251,8 @@ pub struct Publication {
     pub autocreate: Autocreate,
     /// `publish.via.partition.root`.
     pub via_partition_root: bool,
+    /// `publication.mismatch.strategy` is `warn`: run although it cannot deliver.
+    pub tolerate_mismatch: bool,
 }
 
 /// `publication.autocreate.mode`. All modes that create do so for the outbox tables only; see
@@ -323,12 +325,19 @@ pub struct TableFilter {
     pub schemas: NameFilter,
     /// `table.include.list` and `table.exclude.list`.
     pub tables: NameFilter,
+    /// `include.partitions`: a partition is ours when its root is.
+    pub partitions: bool,
 }
 
 impl TableFilter {
     /// Whether `schema.table` is one of ours.
     pub fn takes(&self, schema: &str, table: &str) -> bool {
         self.schemas.takes(schema) && self.tables.takes(&format!("{schema}.{table}"))
+    }
+
+    /// Whether a partition of a table that is ours is ours as well.
+    pub fn takes_leaf(&self, schema: &str, partition: &str) -> bool {
+        self.partitions || self.takes(schema, partition)
     }
 }
 

@@ -50,10 +50,12 @@ impl Relations {
         ancestors: Option<&[TableName]>,
     ) -> Described {
         let named = self.filter.takes(&relation.schema, &relation.table);
-        let inherited = ancestors
-            .unwrap_or_default()
-            .iter()
-            .any(|(schema, table)| self.filter.takes(schema, table));
+        let by_root = self.filter.partitions;
+        let inherited = by_root
+            && ancestors
+                .unwrap_or_default()
+                .iter()
+                .any(|(schema, table)| self.filter.takes(schema, table));
         if !named && !inherited {
             if let Some(Known::Ours(before)) = self.known.get(&relation.oid) {
                 // Still the same table and still published: losing its rows would be silent.
@@ -65,7 +67,7 @@ impl Relations {
                          table.include.list must name it before the next start"
                     );
                 }
-            } else if ancestors.is_none() {
+            } else if by_root && ancestors.is_none() {
                 return Described::AskCatalog(relation);
             } else {
                 self.known.insert(relation.oid, Known::Foreign);
@@ -96,13 +98,18 @@ mod tests {
     use crate::config::{NameFilter, Pattern};
 
     fn relations(include: &str) -> Relations {
-        Relations::new(TableFilter {
+        Relations::new(filter(include))
+    }
+
+    fn filter(include: &str) -> TableFilter {
+        TableFilter {
             schemas: NameFilter::default(),
             tables: NameFilter {
                 include: vec![Pattern::new(include).unwrap()],
                 exclude: Vec::new(),
             },
-        })
+            partitions: true,
+        }
     }
 
     fn relation(oid: u32, table: &str) -> Relation {
@@ -141,6 +148,18 @@ mod tests {
         let other = relations.describe(relation(2, "orders"), Some(&[]));
         assert!(matches!(other, Described::Foreign));
         assert!(relations.ours(2).unwrap().is_none());
+    }
+
+    #[test]
+    fn without_partitions_only_the_name_that_is_sent_counts() {
+        let mut relations = Relations::new(TableFilter {
+            partitions: false,
+            ..filter("public.outbox")
+        });
+        let leaf = relations.describe(relation(1, "outbox_2020"), None);
+        assert!(matches!(leaf, Described::Foreign));
+        let root = relations.describe(relation(2, "outbox"), None);
+        assert!(matches!(root, Described::Ours(_)));
     }
 
     #[test]

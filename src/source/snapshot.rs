@@ -294,7 +294,8 @@ async fn tables_to_read(
             found.push(table);
             continue;
         }
-        for leaf in &leaves {
+        let takes = |(schema, leaf): &&TableName| connector.tables.takes_leaf(schema, leaf);
+        for leaf in leaves.iter().filter(takes) {
             found.extend(session.table(leaf).await?);
         }
     }

@@ -31,6 +31,22 @@ pub(in super::super) static OWN: Family = Family {
              that. Rows that were deleted between the slot and the snapshot are then not published.",
         ),
         works(
+            "include.partitions",
+            Kind::Flag,
+            "true",
+            "Take the rows of a partition when `table.include.list` takes its root, under whichever \
+             of the two names the publication sends them. `false` is Debezium's way: only the name \
+             that is sent counts, so the rows of partitions that are sent under their own names are \
+             passed over.",
+        ),
+        works(
+            "publication.mismatch.strategy",
+            Kind::Choice(&["stop", "warn"]),
+            "stop",
+            "What to do with a publication that cannot deliver inserts into the outbox. `warn` is \
+             close to what Debezium does, which streams without a word and publishes nothing.",
+        ),
+        works(
             "allow.reordering",
             Kind::Flag,
             "false",

@@ -15,6 +15,7 @@ pub(super) fn connector(database: Database, include: &str) -> Connector {
         database,
         slot: super::server::slot("s"),
         publication: Publication {
+            tolerate_mismatch: false,
             name: "p".to_owned(),
             autocreate: Autocreate::AllTables,
             via_partition_root: false,

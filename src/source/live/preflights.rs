@@ -64,6 +64,25 @@ async fn a_publication_that_could_never_deliver_is_refused_with_its_remedy() {
 }
 
 #[tokio::test]
+async fn a_publication_that_delivers_nothing_is_only_noted_where_that_is_wanted() {
+    let server = Server::start(&[]);
+    let sql = server.session().await;
+    sql.execute(OUTBOX).await.unwrap();
+    let mut connector = connector(server.database(), "public.outbox");
+    connector.publication.tolerate_mismatch = true;
+    for publication in [
+        "CREATE PUBLICATION p",
+        "CREATE PUBLICATION p FOR TABLE outbox WITH (publish = 'delete')",
+    ] {
+        sql.execute("DROP PUBLICATION IF EXISTS p").await.unwrap();
+        sql.execute(publication).await.unwrap();
+        let notes = sql.preflight(&connector).await.unwrap().notes.join("\n");
+        assert!(notes.contains("run: ALTER PUBLICATION"), "{notes}");
+    }
+    assert_eq!(sql.publication_trouble(&connector).await.unwrap(), None);
+}
+
+#[tokio::test]
 async fn filtered_mode_keeps_the_tables_in_step() {
     let server = Server::start(&[]);
     let sql = server.session().await;

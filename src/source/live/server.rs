@@ -177,6 +177,7 @@ pub(super) fn tables(include: &str) -> TableFilter {
             include: vec![Pattern::new(include).unwrap()],
             exclude: Vec::new(),
         },
+        partitions: true,
     }
 }
 
