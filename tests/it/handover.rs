@@ -1,15 +1,15 @@
-//! From real Debezium to walpost and back: one worker file, one connector file, one stored
-//! position, one slot, and not one event lost or doubled.
+//! From real Debezium to walpost and back, as docs/migrating-from-debezium.md says: one worker file,
+//! one connector file, one stored position, one slot, and not one event lost or doubled.
 
 use std::fs::File;
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::cleanup::{self, Service, Signal};
-use crate::support::{Connector, Scene, Walpost, Worker, kafka, random, wait};
+use crate::support::cleanup::{self, Service};
+use crate::support::{Connector, Scene, Walpost, Worker, kafka, process, random, wait};
 
 const DEBEZIUM: &str = "debezium-3.6.1.Final";
 
@@ -17,7 +17,8 @@ const DEBEZIUM: &str = "debezium-3.6.1.Final";
 struct Connect {
     service: Service,
     log: PathBuf,
-    url: String,
+    /// Of its REST interface.
+    address: String,
 }
 
 impl Connect {
@@ -39,7 +40,7 @@ impl Connect {
         let mut connect = Self {
             service: Service::start(&mut command, "KILL"),
             log,
-            url: format!("http://127.0.0.1:{port}/connectors"),
+            address: format!("http://127.0.0.1:{port}"),
         };
         connect.run(connector);
         connect
@@ -54,6 +55,7 @@ impl Connect {
 
     fn run(&mut self, connector: &Connector) {
         let body = connector.json();
+        let url = format!("{}/connectors", self.address);
         wait::until(
             "Connect takes the connector",
             Duration::from_secs(240),
@@ -64,13 +66,13 @@ impl Connect {
                     self.said()
                 );
                 let answer = Self::agent()
-                    .post(&self.url)
+                    .post(&url)
                     .header("content-type", "application/json")
                     .send(body.as_str());
                 answer.is_ok_and(|answer| matches!(answer.status().as_u16(), 201 | 409))
             },
         );
-        let status = format!("{}/{}/status", self.url, connector.name);
+        let status = format!("{url}/{}/status", connector.name);
         wait::until("the task runs", Duration::from_secs(180), || {
             let answer = Self::agent().get(&status).call();
             let body: Option<Value> = answer
@@ -87,12 +89,6 @@ impl Connect {
 
     fn said(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
-    }
-
-    /// A clean stop: Connect writes its offsets.
-    fn stop(mut self) {
-        self.service.signal(Signal::TERM);
-        self.service.wait("Connect", Duration::from_secs(60));
     }
 }
 
@@ -123,8 +119,74 @@ fn worker(scene: &Scene) -> Worker {
         .set("plugin.path", plugins.to_str().unwrap())
 }
 
+/// The commands of docs/migrating-from-debezium.md, in its order.
+struct Page {
+    blocks: Vec<String>,
+    folder: PathBuf,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl Page {
+    fn new(folder: PathBuf, connect: &str, name: &str) -> Self {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/migrating-from-debezium.md");
+        let text = std::fs::read_to_string(file).unwrap();
+        let blocks = text.split("```sh\n").skip(1);
+        let blocks = blocks.map(|block| block.split("```").next().unwrap().to_owned());
+        let tools = process::binary().parent().unwrap().display().to_string();
+        let path = std::env::var("PATH").unwrap();
+        Self {
+            blocks: blocks.collect(),
+            folder,
+            environment: vec![
+                ("CONNECT", connect.to_owned()),
+                ("NAME", name.to_owned()),
+                ("PATH", format!("{tools}:{path}")),
+            ],
+        }
+    }
+
+    /// The one block with `word`.
+    fn block(&self, word: &str) -> &str {
+        let mut found = self.blocks.iter().filter(|block| block.contains(word));
+        let block = found
+            .next()
+            .unwrap_or_else(|| panic!("no block with {word:?}"));
+        assert!(found.next().is_none(), "two blocks with {word:?}");
+        block
+    }
+
+    /// Runs a block as a reader would; gives what it said.
+    fn run(&self, word: &str) -> String {
+        let output = Command::new("sh")
+            .args(["-e", "-c", self.block(word)])
+            .current_dir(&self.folder)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .output()
+            .unwrap();
+        let text = [&output.stdout, &output.stderr].map(|out| String::from_utf8_lossy(out));
+        let text = text.concat();
+        assert!(output.status.success(), "{word}: {text}");
+        text
+    }
+
+    /// Starts `walpost run` as its block says.
+    fn start(&self, name: &str) -> Walpost {
+        assert_eq!(
+            self.block("walpost run").trim(),
+            r#"walpost run -w worker.properties "$NAME.json""#
+        );
+        let file = |name: String| self.folder.join(name).display().to_string();
+        let files = [
+            file("worker.properties".into()),
+            file(format!("{name}.json")),
+        ];
+        let [worker, connector] = files;
+        Walpost::start_files(vec!["-w".to_owned(), worker, connector], &[])
+    }
+}
+
 #[test]
-fn debezium_and_walpost_take_over_from_each_other() {
+fn the_migration_page_is_true() {
     let mut scene = Scene::new("handover");
     scene.create_slot();
     let (worker, connector) = (
@@ -140,22 +202,37 @@ fn debezium_and_walpost_take_over_from_each_other() {
         last += 4;
         usize::try_from(last).unwrap()
     };
+    let folder = cleanup::folder("migration");
+    worker.write(&folder);
+    let wanted = insert(&mut scene);
+    let connect = Connect::start(&worker, &connector);
+    tail.within(wanted, Duration::from_secs(180));
+    let page = Page::new(folder, &connect.address, &connector.name);
     for _ in 0..2 {
         let wanted = insert(&mut scene);
-        let connect = Connect::start(&worker, &connector);
         tail.within(wanted, Duration::from_secs(180));
-        let wanted = insert(&mut scene);
-        tail.within(wanted, Duration::from_secs(180));
-        connect.stop();
+        let said = page.run("walpost check");
+        for text in [
+            "extended.headers.enabled: context headers are off here",
+            "would wait as standby",
+        ] {
+            assert!(said.contains(text), "{said}");
+        }
+        page.run("/stop");
 
         let wanted = insert(&mut scene);
-        let mut walpost = Walpost::start(&worker, &[&connector]);
+        let mut walpost = page.start(&connector.name);
         walpost.wait_ready();
+        walpost.wait_log("resuming from the stored position");
         tail.exactly(wanted, Duration::from_millis(500));
         let wanted = insert(&mut scene);
         tail.exactly(wanted, Duration::from_millis(500));
         walpost.stop();
+        let wanted = insert(&mut scene);
+        page.run("/resume");
+        tail.within(wanted, Duration::from_secs(180));
     }
+    page.run("DELETE");
     let numbers: Vec<_> = scene
         .records("order")
         .iter()

@@ -74,6 +74,7 @@ packages() {
     have make || missing+=(make)
     have perl || missing+=(perl)
     have pkg-config || missing+=(pkg-config)
+    have curl || missing+=(curl)
     have openssl || missing+=(openssl)
     have setpriv || missing+=(util-linux)
     java_is_recent || missing+=(openjdk-17-jre-headless)
