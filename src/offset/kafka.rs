@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rdkafka::consumer::BaseConsumer;
+use rdkafka::Message as _;
 use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::util::Timeout;
 use serde_json::{Map, Value};
 
-use super::{read, value};
+use super::value::{self, KeyMatch};
 use crate::config::{Connector, KafkaProperties, OffsetTopic, Worker};
 use crate::error::{Class, Failure};
-use crate::sink::client::{Admin, Ears, Plan, Role, Settings};
+use crate::sink::client::{Admin, Ears, Plan, Role, Settings, read_topic};
 use crate::sink::{code_of, describe, failed_with, verdict};
 
 /// How long a topic just created may take to appear.
@@ -125,19 +125,11 @@ impl KafkaStore {
     }
 
     async fn read_from(&self, place: &Place) -> Result<Option<Map<String, Value>>, Failure> {
-        let mut settings =
-            Settings::translate(&place.properties, Role::Consumer, &self.client_id())?;
-        for (name, value) in read::SETTINGS {
-            settings.force(name, value);
-        }
+        let settings = Settings::translate(&place.properties, Role::Consumer, &self.client_id())?;
         let topic = place.topic.clone();
         let (connector, prefix) = (self.connector.clone(), self.topic_prefix.clone());
-        let read = tokio::task::spawn_blocking(move || {
-            let consumer: BaseConsumer<Ears> = settings.create(Ears::default())?;
-            settings.force(read::ENDS.0, read::ENDS.1);
-            let ends: BaseConsumer<Ears> = settings.create(Ears::default())?;
-            read::Reading::new(&consumer, &ends, &topic)?.finish(&connector, &prefix)
-        });
+        let read =
+            tokio::task::spawn_blocking(move || newest(settings, &topic, &connector, &prefix));
         let value = read.await.map_err(|error| {
             Failure::internal(format!("read offsets topic {:?}", place.topic)).caused_by(error)
         })??;
@@ -205,6 +197,33 @@ impl KafkaStore {
             }
         }
     }
+}
+
+/// The newest value under our key; `None` where there is none or a tombstone.
+fn newest(
+    settings: Settings,
+    topic: &str,
+    connector: &str,
+    prefix: &str,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let mut newest = None;
+    let place = ("offsets topic", topic);
+    read_topic(
+        settings,
+        "walpost-offsets",
+        place,
+        |message| match value::match_key(message.key(), connector, prefix) {
+            KeyMatch::Ours => newest = message.payload().map(<[u8]>::to_vec),
+            KeyMatch::Other => {}
+            KeyMatch::IllFormed => tracing::warn!(
+                topic,
+                partition = message.partition(),
+                kafka_offset = message.offset(),
+                "skipped a record of the offsets topic whose key is not Connect's"
+            ),
+        },
+    )?;
+    Ok(newest)
 }
 
 /// The position is not an event: nothing about it is poison.

@@ -5,7 +5,6 @@
 mod file;
 mod gap;
 mod kafka;
-mod read;
 mod startup;
 mod value;
 

@@ -8,6 +8,7 @@ mod cluster;
 mod context;
 mod jaas;
 mod properties;
+mod reading;
 mod security;
 
 use rdkafka::ClientContext;
@@ -16,6 +17,7 @@ use rdkafka::error::KafkaError;
 
 pub(crate) use cluster::{Admin, Plan, answers, find, look, reach};
 pub(crate) use context::{Ears, Trouble, hear, log};
+pub(crate) use reading::read_topic;
 
 use crate::config::KafkaProperties;
 use crate::error::Failure;
@@ -27,7 +29,7 @@ pub(crate) enum Role {
     Producer,
     /// Creates and describes topics.
     Admin,
-    /// Reads the offsets topic.
+    /// Reads topics of our own.
     Consumer,
 }
 

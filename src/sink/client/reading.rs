@@ -1,4 +1,4 @@
-//! One pass over an offsets topic, to the end it had when the pass began.
+//! One pass over a topic, to the end it had when the pass began.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use rdkafka::Message;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
-use super::value::{self, KeyMatch};
+use super::{Ears, Settings};
 use crate::error::{Class, Failure};
-use crate::sink::client::Ears;
 use crate::sink::{code_of, failed, verdict};
 
 /// How long reading may go without progress. Longer than a producer's transaction may stay open by
@@ -22,9 +22,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 const EMPTY_END: Duration = Duration::from_secs(5);
 
 /// What such a consumer must be told, over the user's settings.
-pub(super) const SETTINGS: [(&str, &str); 8] = [
-    // Never joined: partitions are assigned by hand.
-    ("group.id", "walpost-offsets"),
+const SETTINGS: [(&str, &str); 7] = [
     ("enable.auto.commit", "false"),
     ("enable.auto.offset.store", "false"),
     ("enable.partition.eof", "true"),
@@ -34,31 +32,53 @@ pub(super) const SETTINGS: [(&str, &str); 8] = [
     ("fetch.wait.max.ms", "50"),
 ];
 
-/// What the client that asks for the ends must be told besides.
-pub(super) const ENDS: (&str, &str) = ("isolation.level", "read_uncommitted");
+/// The next offset of each partition.
+pub(crate) type Ends = BTreeMap<i32, i64>;
+
+/// Reads what is committed in a topic, in the order of each partition, up to the ends it has now,
+/// which are returned. `what` names the topic in errors; `group` is never joined, partitions are
+/// assigned by hand. Blocks.
+pub(crate) fn read_topic(
+    mut settings: Settings,
+    group: &str,
+    (what, topic): (&str, &str),
+    take: impl FnMut(&BorrowedMessage<'_>),
+) -> Result<Ends, Failure> {
+    settings.force("group.id", group);
+    for (name, value) in SETTINGS {
+        settings.force(name, value);
+    }
+    let consumer: BaseConsumer<Ears> = settings.create(Ears::default())?;
+    // A committed reader would be told ends before open transactions, and miss what a zombie is
+    // about to commit.
+    settings.force("isolation.level", "read_uncommitted");
+    let ends: BaseConsumer<Ears> = settings.create(Ears::default())?;
+    Reading::new(&consumer, &ends, what, topic)?.finish(take)
+}
 
 /// One pass over a topic, from the first record to the end it had when the pass began.
-pub(super) struct Reading<'a> {
+struct Reading<'a> {
     consumer: &'a BaseConsumer<Ears>,
-    topic: &'a str,
+    attempt: String,
     /// Partitions not read to their end yet, and that end.
-    open: BTreeMap<i32, i64>,
+    open: Ends,
     /// Partitions that the broker has said to be at their end.
     ended: BTreeSet<i32>,
+    all: Ends,
 }
 
 impl<'a> Reading<'a> {
-    /// Takes the ends, through a client that reads uncommitted, and begins. A committed reader would
-    /// be told ends before open transactions, and miss what a zombie is about to commit.
-    pub(super) fn new(
+    /// Takes the ends and begins.
+    fn new(
         consumer: &'a BaseConsumer<Ears>,
         ends: &BaseConsumer<Ears>,
-        topic: &'a str,
+        what: &str,
+        topic: &str,
     ) -> Result<Self, Failure> {
-        let attempt = format!("read offsets topic {topic:?}");
+        let attempt = format!("read {what} {topic:?}");
         let failed = |error: KafkaError| failed(&attempt, &error);
         let metadata = ends.fetch_metadata(Some(topic), ANSWER).map_err(failed)?;
-        let mut open = BTreeMap::new();
+        let (mut open, mut all) = (Ends::new(), Ends::new());
         let mut assignment = TopicPartitionList::new();
         for partition in metadata
             .topics()
@@ -68,6 +88,7 @@ impl<'a> Reading<'a> {
             let (low, high) = ends
                 .fetch_watermarks(topic, partition.id(), ANSWER)
                 .map_err(failed)?;
+            all.insert(partition.id(), high);
             if high > low {
                 open.insert(partition.id(), high);
                 assignment
@@ -78,34 +99,21 @@ impl<'a> Reading<'a> {
         consumer.assign(&assignment).map_err(failed)?;
         Ok(Self {
             consumer,
-            topic,
+            attempt,
             open,
             ended: BTreeSet::new(),
+            all,
         })
     }
 
-    /// The newest value under our key; `None` where there is none or a tombstone.
-    pub(super) fn finish(
-        mut self,
-        connector: &str,
-        prefix: &str,
-    ) -> Result<Option<Vec<u8>>, Failure> {
-        let mut newest = None;
+    /// Hands over every record up to the ends.
+    fn finish(mut self, mut take: impl FnMut(&BorrowedMessage<'_>)) -> Result<Ends, Failure> {
         let mut moved = Instant::now();
         while !self.open.is_empty() {
             match self.consumer.poll(Duration::from_millis(100)) {
                 Some(Ok(message)) => {
                     moved = Instant::now();
-                    match value::match_key(message.key(), connector, prefix) {
-                        KeyMatch::Ours => newest = message.payload().map(<[u8]>::to_vec),
-                        KeyMatch::Other => {}
-                        KeyMatch::IllFormed => tracing::warn!(
-                            topic = self.topic,
-                            partition = message.partition(),
-                            kafka_offset = message.offset(),
-                            "skipped a record of the offsets topic whose key is not Connect's"
-                        ),
-                    }
+                    take(&message);
                     if self.ends_at(message.partition(), message.offset() + 1) {
                         self.open.remove(&message.partition());
                     }
@@ -119,13 +127,13 @@ impl<'a> Reading<'a> {
             }
             if moved.elapsed() > STALLED {
                 return Err(Failure::retriable(format!(
-                    "read offsets topic {:?}: no progress for {} s; a transaction may be open",
-                    self.topic,
+                    "{}: no progress for {} s; a transaction may be open",
+                    self.attempt,
                     STALLED.as_secs()
                 )));
             }
         }
-        Ok(newest)
+        Ok(self.all)
     }
 
     fn ends_at(&self, partition: i32, next: i64) -> bool {
@@ -134,11 +142,10 @@ impl<'a> Reading<'a> {
 
     /// The position also moves over what is never delivered: markers, aborted and compacted records.
     fn look_for_ends(&mut self, moved: Instant) -> Result<(), Failure> {
-        let attempt = format!("read offsets topic {:?}", self.topic);
         let positions = self
             .consumer
             .position()
-            .map_err(|error| failed(&attempt, &error))?;
+            .map_err(|error| failed(&self.attempt, &error))?;
         for at in positions.elements() {
             let done = match at.offset() {
                 Offset::Offset(next) => self.ends_at(at.partition(), next),
@@ -161,10 +168,7 @@ impl<'a> Reading<'a> {
             Class::Retriable => Ok(()),
             // About the group, which is never joined.
             _ if code == Code::GroupAuthorizationFailed => Ok(()),
-            _ => Err(failed(
-                &format!("read offsets topic {:?} (needs READ)", self.topic),
-                error,
-            )),
+            _ => Err(failed(&format!("{} (needs READ)", self.attempt), error)),
         }
     }
 }
