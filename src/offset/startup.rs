@@ -108,6 +108,13 @@ pub enum Decision {
     Stop(Failure),
 }
 
+impl Decision {
+    /// Whether the slot's backlog comes next.
+    pub fn streams(&self) -> bool {
+        matches!(self, Decision::Adopt { .. } | Decision::Resume { .. })
+    }
+}
+
 /// What a new snapshot does with the slot that is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotFate {

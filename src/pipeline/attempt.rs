@@ -56,6 +56,15 @@ impl<'c> Attempt<'c> {
         let Some((ready, decision)) = prepare(self.context).await? else {
             return Ok(None);
         };
+        match ready.outdated {
+            Some((until, _)) if decision.streams() => info!(
+                %until,
+                "the database no longer has what the file names: reading what was written before, \
+                 then stopping"
+            ),
+            Some((_, failure)) if !matches!(decision, Decision::Stop(_)) => return Err(failure),
+            _ => {}
+        }
         let (session, store) = (&ready.session, &ready.store);
         let resumes = matches!(decision, Decision::Resume { .. });
         let (at, partial) = match decision {
@@ -277,6 +286,7 @@ impl<'c> Attempt<'c> {
             session: ready.session,
             attendant: ready.attendant,
             progress,
+            outdated: ready.outdated,
         }))
     }
 }

@@ -4,7 +4,7 @@ use crate::config::{Config, Connector, Worker};
 use crate::error::Failure;
 use crate::offset::{Decision, OffsetStore, Policy, decide};
 use crate::sink::{BatchSize, Sink};
-use crate::source::{Replication, Session};
+use crate::source::{Preflight, Replication, Session};
 
 /// One line of the report.
 #[derive(Debug)]
@@ -62,8 +62,13 @@ async fn look(
         replication.map(|_| "a replication connection opens".to_owned()),
     );
     match session.preflight(connector).await {
-        Ok(preflight) => report("database objects", Ok(preflight.summary())),
-        Err(failures) => {
+        Ok(preflight) if preflight.outdated.is_empty() => {
+            report("database objects", Ok(preflight.summary()));
+        }
+        Ok(Preflight {
+            outdated: failures, ..
+        })
+        | Err(failures) => {
             for failure in failures {
                 report("database objects", Err(failure));
             }

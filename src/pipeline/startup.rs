@@ -24,6 +24,8 @@ pub(super) struct Ready {
     pub(super) session: Session,
     pub(super) store: OffsetStore,
     pub(super) attendant: Attendant,
+    /// What the catalog no longer has, and how far the rows reach that may have been written before.
+    pub(super) outdated: Option<(Lsn, Failure)>,
 }
 
 /// Connects, checks and decides; waits as a standby while another process holds the slot.
@@ -32,7 +34,8 @@ pub(super) async fn prepare(context: &Context) -> Result<Option<(Ready, Decision
     let connector = &context.connector;
     let session = Session::connect(&connector.database, "setup").await?;
     let server = session.identify().await?;
-    session.preflight(connector).await.map_err(all_at_once)?;
+    let preflight = session.preflight(connector).await.map_err(all_at_once)?;
+    let outdated = (!preflight.outdated.is_empty()).then(|| all_at_once(preflight.outdated));
     let mut store = OffsetStore::open(&context.worker, connector).await?;
     store.identify(identity(connector, &server));
     let policy = Policy::of(connector);
@@ -73,11 +76,13 @@ pub(super) async fn prepare(context: &Context) -> Result<Option<(Ready, Decision
                 stand_by("the instance that sets up the slot".to_owned());
             }
             decision => {
+                let outdated = outdated.map(|failure| (server.wal_position, failure));
                 let attendant = Attendant::start(connector.clone(), context.telemetry.clone());
                 let ready = Ready {
                     session,
                     store,
                     attendant,
+                    outdated,
                 };
                 return Ok(Some((ready, decision)));
             }

@@ -11,6 +11,7 @@ use super::progress::{Progress, Stage};
 use super::supervisor::Context;
 use super::transfer::{Burst, Transfer};
 use crate::error::{Class, Failure};
+use crate::lsn::Lsn;
 use crate::observability::{self, State, Trouble};
 use crate::offset::Stored;
 use crate::source::{Session, Source};
@@ -24,6 +25,8 @@ pub(super) struct Stream<'c> {
     pub(super) session: Session,
     pub(super) attendant: Attendant,
     pub(super) progress: Progress,
+    /// Why to stop once the stream has come so far.
+    pub(super) outdated: Option<(Lsn, Failure)>,
 }
 
 /// Whether a stop was asked for, and by when it must be done.
@@ -51,6 +54,12 @@ impl Stream<'_> {
         let stop = self.context.stop.clone();
         let mut phase = Phase::Running;
         loop {
+            let received = self.source.received();
+            if !self.source.in_transaction()
+                && let Some((_, failure)) = self.outdated.take_if(|(until, _)| received >= *until)
+            {
+                return Err(failure);
+            }
             if let Phase::Stopping(deadline) = phase
                 && (!self.source.in_transaction() || Instant::now() >= deadline)
             {

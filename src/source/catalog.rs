@@ -84,7 +84,8 @@ impl Session {
         Ok(types)
     }
 
-    /// The tables that a relation of the stream is a partition of.
+    /// The tables that a relation of the stream is a partition of, and the relation itself under
+    /// its present name, which may be another than when its rows were written.
     ///
     /// A partition that is gone from the catalog while its rows still wait cannot be asked; then
     /// every partitioned table with exactly its columns counts, since losing rows is worse.
@@ -159,8 +160,9 @@ const TYPES: &str = "WITH RECURSIVE wanted (oid) AS (\
     FROM wanted JOIN pg_type t USING (oid) JOIN pg_namespace n ON n.oid = t.typnamespace \
     LEFT JOIN pg_type e ON e.oid = t.typelem";
 
-const ANCESTORS: &str = "SELECT n.nspname, c.relname FROM pg_partition_ancestors($1) a \
-    JOIN pg_class c ON c.oid = a.relid JOIN pg_namespace n ON n.oid = c.relnamespace";
+const ANCESTORS: &str = "SELECT n.nspname, c.relname \
+    FROM (SELECT $1::oid AS oid UNION SELECT relid FROM pg_partition_ancestors($1)) a \
+    JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace";
 
 const PARTITIONED: &str = "SELECT n.nspname, c.relname, (SELECT json_agg(a.attname) \
     FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \

@@ -23,7 +23,7 @@ const LOOKALIKES: &str = "SELECT n.nspname || '.' || c.relname FROM pg_class c \
     ORDER BY 1 LIMIT 20";
 
 /// What a server that is fit looks like.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Preflight {
     /// The server.
     pub identity: ServerIdentity,
@@ -33,6 +33,9 @@ pub struct Preflight {
     pub tables: Vec<String>,
     /// What `run` will do, and what an operator may want to know.
     pub notes: Vec<String>,
+    /// Wanted tables and columns that the catalog no longer has, although the slot is there: rows
+    /// that were written before they were renamed or dropped may still wait in it and are fit.
+    pub outdated: Vec<Failure>,
 }
 
 impl Session {
@@ -45,7 +48,9 @@ impl Session {
             session: self,
             connector,
             problems: Vec::new(),
+            outdated: Vec::new(),
             notes: Vec::new(),
+            has_backlog: false,
         };
         match check.run().await {
             Ok((identity, slot, tables)) if check.problems.is_empty() => Ok(Preflight {
@@ -53,8 +58,12 @@ impl Session {
                 slot,
                 tables,
                 notes: check.notes,
+                outdated: check.outdated,
             }),
-            Ok(_) => Err(check.problems),
+            Ok(_) => {
+                check.problems.append(&mut check.outdated);
+                Err(check.problems)
+            }
             // Whatever broke the check itself comes last: the problems before it may explain it.
             Err(failure) => {
                 check.problems.push(failure);
@@ -78,7 +87,9 @@ impl Session {
             session: self,
             connector,
             problems: Vec::new(),
+            outdated: Vec::new(),
             notes: Vec::new(),
+            has_backlog: false,
         };
         if connector.publication.tolerate_mismatch {
             return Ok(None);
@@ -111,7 +122,10 @@ struct Check<'a> {
     session: &'a Session,
     connector: &'a Connector,
     problems: Vec<Failure>,
+    outdated: Vec<Failure>,
     notes: Vec<String>,
+    /// Rows that were written under older names may wait in the slot.
+    has_backlog: bool,
 }
 
 type Found = (ServerIdentity, Option<SlotState>, Vec<String>);
@@ -122,6 +136,7 @@ impl Check<'_> {
         let slot = self.session.slot(&self.connector.slot.name).await?;
         self.server(&identity).await?;
         self.slot(slot.as_ref()).await?;
+        self.has_backlog = slot.is_some();
         self.replication().await;
         let names = self.session.own_tables(self.connector).await?;
         let mut tables = Vec::new();
@@ -161,6 +176,15 @@ impl Check<'_> {
 
     fn problem(&mut self, text: String) {
         self.problems.push(Failure::config(text));
+    }
+
+    /// A problem with what is gone from the catalog.
+    fn gone(&mut self, text: String) {
+        if self.has_backlog {
+            self.outdated.push(Failure::config(text));
+        } else {
+            self.problem(text);
+        }
     }
 
     async fn server(&mut self, identity: &ServerIdentity) -> Result<(), Failure> {
@@ -254,10 +278,12 @@ impl Check<'_> {
             "no table of database {:?} matches table.include.list; {hint}",
             self.connector.database.dbname
         );
-        if self.connector.publication.autocreate == Autocreate::NoTables {
+        let needless = self.connector.publication.autocreate == Autocreate::NoTables
+            || self.connector.wants_messages();
+        if needless {
             self.notes.push(text);
         } else {
-            self.unless_messages(text);
+            self.gone(text);
         }
         Ok(())
     }
@@ -314,10 +340,14 @@ impl Check<'_> {
                     .then(|| "column.include.list or column.exclude.list leaves it out".to_owned())
             });
             if let Some(problem) = problem {
-                self.problem(format!(
+                let text = format!(
                     "{property} wants column \"{wanted}\" of {}, but {problem}",
                     table.label()
-                ));
+                );
+                match column {
+                    None => self.gone(text),
+                    Some(_) => self.problem(text),
+                }
             }
         }
     }

@@ -42,8 +42,8 @@ impl Relations {
         }
     }
 
-    /// Takes a description. `ancestors` are the tables that this one is a partition of, once the
-    /// catalog was asked.
+    /// Takes a description. `ancestors` are the tables that this one is a partition of, and its
+    /// own present name, once the catalog was asked.
     pub(super) fn describe(
         &mut self,
         relation: Relation,

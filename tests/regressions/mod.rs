@@ -10,11 +10,32 @@ mod kafka;
 mod loss;
 mod operations;
 mod routing;
+mod tables;
+mod values;
 mod wal;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
+
+use crate::support::{Connector, Record, Scene, Walpost};
+
+/// How long nothing more may come.
+const QUIET: Duration = Duration::from_millis(300);
+
+/// Starts walpost with this connector and waits until it streams.
+fn stream(scene: &Scene, connector: &Connector) -> Walpost {
+    let mut walpost = Walpost::start(&scene.worker(), &[connector]);
+    walpost.wait_streaming();
+    walpost
+}
+
+/// The payloads' `n`.
+fn numbers(records: &[Record]) -> Vec<i64> {
+    let number = |record: &Record| record.json()["n"].as_i64().unwrap();
+    records.iter().map(number).collect()
+}
 
 /// The groups of the list that are answered, and how many faults each has; labels run from 1.
 const COMPLETE: [(char, usize); 0] = [];
