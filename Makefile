@@ -13,8 +13,13 @@ FUZZ_SECONDS ?= 10
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 export WALPOST_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/walpost
 
+# The build that torture and soak run; `dev` is the one that the tests have already.
+PROFILE ?= dev
+TORTURE = $(CARGO) test --profile $(PROFILE) --locked --quiet --test torture --
+export ROUNDS SEED FROM MODE EVERY
+
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-matrix bench lint deny fuzz services clean
+.PHONY: help build demo test torture torture-check test-matrix bench lint deny fuzz services clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +35,12 @@ test: services ## unit, property, integration and documentation tests
 	# would measure the machine.
 	$(CARGO) test --locked -- --skip golden::every_case_is_written
 	$(CARGO) test --locked --test it golden::every_case_is_written
+
+torture: services ## ROUNDS random rounds of faults and load (SEED, FROM, MODE, PROFILE=release)
+	@$(TORTURE)
+
+torture-check: services ## the checker of `torture` finds a walpost that breaks its promises
+	@$(CARGO) test --profile $(PROFILE) --locked --quiet --features sabotage --test torture -- check
 
 test-matrix: ## the integration tests over every Postgres version (POSTGRES_VERSIONS="14 18")
 	@tests/services/install.sh debezium

@@ -13,5 +13,7 @@ pub mod offset;
 pub mod outbox;
 pub mod pipeline;
 pub mod record;
+#[cfg(feature = "sabotage")]
+mod sabotage;
 pub mod sink;
 pub mod source;

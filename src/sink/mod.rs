@@ -128,6 +128,16 @@ impl Sink {
     /// `Poison` when the record itself cannot be sent; the sink goes on without it. `Internal` when
     /// the topic was not prepared. Any other class: the sink is finished.
     pub fn enqueue(&mut self, record: &Record<'_>, origin: Origin) -> Result<(), Failure> {
+        #[cfg(feature = "sabotage")]
+        if let Some(records) = crate::sabotage::instead_of(record, origin) {
+            return records
+                .iter()
+                .try_for_each(|(record, origin)| self.hand_over(record, *origin));
+        }
+        self.hand_over(record, origin)
+    }
+
+    fn hand_over(&mut self, record: &Record<'_>, origin: Origin) -> Result<(), Failure> {
         let Some(partitions) = self.topics.partitions(&record.topic) else {
             return Err(Failure::internal(format!(
                 "topic {:?} was not prepared before its first record",
@@ -173,6 +183,10 @@ impl Sink {
     /// delivered: `None` when the burst ended inside a transaction. With nothing enqueued since the
     /// last seal this is how an idle position travels.
     pub fn seal(&mut self, end: Option<ResumePoint>) {
+        #[cfg(feature = "sabotage")]
+        if let Some((record, origin)) = crate::sabotage::held() {
+            let _late = self.hand_over(&record, origin);
+        }
         self.tracker.seal(end);
     }
 

@@ -98,6 +98,19 @@ fn a_secured_cluster_lets_in_whom_it_knows() {
     assert!(!known("wrong"));
 }
 
+/// The feature that breaks promises for `make torture-check` leaves no trace in other builds.
+#[cfg(not(feature = "sabotage"))]
+#[test]
+fn a_normal_build_cannot_be_told_to_break_its_promises() {
+    let binary = std::fs::read(crate::support::process::binary()).unwrap();
+    for needle in ["WALPOST_SABOTAGE", "sabotage"] {
+        let found = binary
+            .windows(needle.len())
+            .any(|part| part == needle.as_bytes());
+        assert!(!found, "{needle} is in the binary");
+    }
+}
+
 #[test]
 fn the_relay_stalls_cuts_and_goes_silent() {
     let port = random::free_port();

@@ -90,6 +90,13 @@ pub(crate) fn run_folder() -> &'static Path {
     &FOLDER
 }
 
+/// Sends `signal` to a process that may have ended.
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
 /// A new folder inside the run's.
 pub(crate) fn folder(stem: &str) -> PathBuf {
     let folder = run_folder().join(random::name(stem));

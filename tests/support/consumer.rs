@@ -177,6 +177,12 @@ impl Tail {
         &self.records
     }
 
+    /// What has come since the last call, waiting for it at most so long; it is not kept.
+    pub(crate) fn drain(&mut self, patience: Duration) -> Vec<Record> {
+        self.take(patience);
+        std::mem::take(&mut self.records)
+    }
+
     /// Waits until at least `count` records were seen, and returns all seen.
     pub(crate) fn at_least(&mut self, count: usize) -> &[Record] {
         self.within(count, Duration::from_secs(60))

@@ -37,7 +37,8 @@ pub(crate) struct Options<'a> {
     /// [`Kafka::allow`] is called.
     pub(crate) acls: bool,
     /// The plain listener's port, and the one that its clients are sent to: a relay's, which has to
-    /// run already. Single node only.
+    /// run already. Single node only, and no secure listener: its port is for
+    /// [`Kafka::direct_bootstrap`].
     pub(crate) behind: Option<(u16, u16)>,
 }
 
@@ -90,7 +91,7 @@ impl Kafka {
             })
             .collect();
         configure(&nodes, options);
-        let bootstrap: Vec<String> = nodes.iter().map(Node::address).collect();
+        let bootstrap: Vec<String> = nodes.iter().map(Node::direct).collect();
         let admin = ClientConfig::new()
             .set("bootstrap.servers", bootstrap.join(","))
             .set("reconnect.backoff.max.ms", "500")
@@ -114,6 +115,12 @@ impl Kafka {
     /// The plain listener's real port, behind whatever is advertised.
     pub(crate) fn port(&self) -> u16 {
         self.nodes[0].port
+    }
+
+    /// `bootstrap.servers` of a listener that leads around the relay of [`Options::behind`].
+    pub(crate) fn direct_bootstrap(&self) -> String {
+        let addresses: Vec<String> = self.nodes.iter().map(Node::direct).collect();
+        addresses.join(",")
     }
 
     /// `bootstrap.servers` of the secure listener.
@@ -287,6 +294,14 @@ impl Node {
         format!("127.0.0.1:{}", self.port)
     }
 
+    fn direct(&self) -> String {
+        if self.advertised == self.port {
+            self.address()
+        } else {
+            format!("127.0.0.1:{}", self.secure_port)
+        }
+    }
+
     fn start(&self) {
         let log = File::options()
             .create(true)
@@ -381,6 +396,16 @@ fn properties(
         write!(advertised, ",SECURE://localhost:{}", node.secure_port).unwrap();
         write!(protocols, ",SECURE:{}", secure.protocol).unwrap();
     }
+    // The broker's own traffic, and the kit's, must not pass the relay.
+    let mut inner = "";
+    if options.behind.is_some() {
+        assert!(options.secure.is_none(), "its listener has the same port");
+        let listener = format!(",DIRECT://{}", node.direct());
+        listeners.push_str(&listener);
+        advertised.push_str(&listener);
+        protocols.push_str(",DIRECT:PLAINTEXT");
+        inner = "inter.broker.listener.name=DIRECT\n";
+    }
     let copies = voters.len().min(3);
     let in_sync = copies.div_ceil(2);
     let mut text = format!(
@@ -391,7 +416,7 @@ controller.listener.names=CONTROLLER
 listeners={listeners}
 advertised.listeners={advertised}
 listener.security.protocol.map={protocols}
-log.dirs={}
+{inner}log.dirs={}
 num.partitions=3
 default.replication.factor={copies}
 min.insync.replicas={in_sync}

@@ -14,6 +14,7 @@
               failure here is a failed test"
 )]
 
+pub(crate) mod checker;
 pub(crate) mod cleanup;
 pub(crate) mod connector;
 pub(crate) mod consumer;

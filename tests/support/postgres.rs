@@ -181,13 +181,35 @@ impl Postgres {
         self.start();
     }
 
+    /// SIGSTOP for the server and all its backends: connections stay, nothing answers.
+    pub(crate) fn freeze(&self) {
+        self.signal_all(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub(crate) fn thaw(&self) {
+        self.signal_all(Signal::CONT);
+    }
+
+    /// Each backend leads a group of its own, so they are found by their parent.
+    fn signal_all(&self, signal: Signal) {
+        let server = self.pid();
+        let backends = format!("/proc/{server}/task/{server}/children");
+        let backends = std::fs::read_to_string(backends).unwrap_or_default();
+        let backends = backends.split_whitespace().map(|pid| pid.parse().unwrap());
+        for pid in std::iter::once(server).chain(backends) {
+            cleanup::signal(pid, signal);
+        }
+    }
+
     /// A superuser's connection to `database` over the Unix socket.
     pub(crate) fn connect(&self, database: &str) -> Client {
         self.try_connect(database)
             .unwrap_or_else(|error| panic!("connect to {database:?}: {error}"))
     }
 
-    fn try_connect(&self, database: &str) -> Result<Client, postgres::Error> {
+    /// As [`Postgres::connect`], for a server that may be away.
+    pub(crate) fn try_connect(&self, database: &str) -> Result<Client, postgres::Error> {
         Client::configure()
             .host_path(&self.folder)
             .port(self.port)

@@ -47,6 +47,21 @@ fn command(arguments: &[String]) -> Command {
     command
 }
 
+/// As [`command`], by way of a program that becomes it.
+fn through(program: &[&str], arguments: &[String]) -> Command {
+    let plain = command(arguments);
+    let mut command = Command::new(program[0]);
+    command
+        .args(&program[1..])
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .env_clear();
+    for (name, value) in plain.get_envs() {
+        command.envs(value.map(|value| (name, value)));
+    }
+    command
+}
+
 /// What a command said and how it ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
@@ -150,6 +165,9 @@ pub(crate) struct Walpost {
     environment: Vec<(String, String)>,
 }
 
+/// Lets a process outlive a write beyond its file size limit, as it would a full disk.
+const SURVIVES_FULL_DISK: [&str; 2] = ["env", "--ignore-signal=XFSZ"];
+
 impl Walpost {
     /// Starts `walpost run` with these files.
     pub(crate) fn start(worker: &Worker, connectors: &[&Connector]) -> Self {
@@ -174,7 +192,7 @@ impl Walpost {
             ["run", "--log-format", "json"].map(str::to_owned).to_vec();
         arguments.extend(files.iter().cloned());
         let log = cleanup::run_folder().join(random::name("log"));
-        let mut command = command(&arguments);
+        let mut command = through(&SURVIVES_FULL_DISK, &arguments);
         command
             .envs(environment.iter().cloned())
             .stdin(Stdio::null())
@@ -381,6 +399,28 @@ impl Walpost {
     /// Lets the process run on when this value, and the run, end.
     pub(crate) fn leave_running(self) {
         std::mem::forget(self);
+    }
+
+    /// Makes every write of the process to a file fail, or takes that back.
+    pub(crate) fn fill_disk(&self, full: bool) {
+        use rustix::process::{Pid, Resource, Rlimit, prlimit};
+        let limit = Rlimit {
+            current: full.then_some(0),
+            maximum: None,
+        };
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
+        // The process may have ended meanwhile.
+        let _ = prlimit(pid, Resource::Fsize, limit);
+    }
+
+    /// Resident memory now, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        proc_status(self.pid(), "VmRSS:") * 1024
+    }
+
+    /// Open file descriptors.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).map_or(0, Iterator::count)
     }
 
     /// Highest resident memory so far, in bytes.

@@ -1,0 +1,92 @@
+//! `make torture-check`: a walpost that breaks its promises has to be found out.
+
+use std::process::ExitCode;
+
+use crate::plan::Plan;
+use crate::settings::Settings;
+use crate::stage::{Act, Servers};
+use crate::support::checker::{Breach, Promise, Violation};
+use crate::{report, round, support};
+
+/// Tells the binary, if it was built for that, which promise to break.
+const VARIABLE: &str = "WALPOST_SABOTAGE";
+
+/// Rounds within which a breach has to be found.
+const ROUNDS: u64 = 20;
+
+/// What the binary is told, whether faults are needed to show it, and what has to be found.
+const KINDS: &[(&str, bool, &[Breach])] = &[
+    ("lose", false, &[Breach::Ahead, Breach::Lost]),
+    ("reorder", false, &[Breach::Reordered]),
+    ("double", false, &[Breach::Repeated]),
+    ("early", true, &[Breach::Ahead, Breach::Lost]),
+];
+
+/// First an honest walpost, in which nothing may be found, then each kind of sabotage.
+pub(crate) fn every_breach_is_found(settings: &Settings) -> ExitCode {
+    let binary = std::fs::read(support::process::binary()).unwrap();
+    let needle = VARIABLE.as_bytes();
+    if !binary.windows(needle.len()).any(|part| part == needle) {
+        eprintln!("torture-check: this walpost was built without --features sabotage");
+        return ExitCode::FAILURE;
+    }
+    let servers = Servers::start();
+    let mut code = ExitCode::SUCCESS;
+    let mut failed = |text: String| {
+        eprintln!("{text}");
+        code = ExitCode::FAILURE;
+    };
+    match look(settings, &servers, "none", true, 15) {
+        None => println!("torture-check: an honest walpost passes"),
+        Some((_, _, report)) => failed(report),
+    }
+    for &(kind, faults, expected) in KINDS {
+        match look(settings, &servers, kind, faults, ROUNDS) {
+            None => failed(format!(
+                "torture-check: {kind:?} was not found in {ROUNDS} rounds; seed {}",
+                settings.seed
+            )),
+            Some((rounds, found, report)) => {
+                if found.iter().any(|found| expected.contains(&found.breach)) {
+                    println!(
+                        "torture-check: {kind:?} was found in round {rounds}: {}",
+                        found[0]
+                    );
+                } else {
+                    failed(report);
+                }
+            }
+        }
+    }
+    code
+}
+
+/// The first round in which something was found, and what.
+fn look(
+    settings: &Settings,
+    servers: &Servers,
+    kind: &str,
+    faults: bool,
+    rounds: u64,
+) -> Option<(u64, Vec<Violation>, String)> {
+    let environment = [(VARIABLE, kind)];
+    let mut act = Act::open(
+        servers,
+        settings.seed,
+        0,
+        Promise::AtLeastOnce,
+        &environment,
+    );
+    for number in 0..rounds {
+        let plan = Plan::draw(settings.seed, number, act.store);
+        let plan = if faults { plan.starved() } else { plan.calm() };
+        round::run(&mut act, servers, &plan);
+        let found = act.checker.found();
+        if !found.is_empty() {
+            let report = report(settings, &act, &plan, &found);
+            return Some((number, found, report));
+        }
+    }
+    act.close();
+    None
+}
