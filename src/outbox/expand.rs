@@ -149,8 +149,38 @@ impl Inference {
         // Java walks them in the order of their addresses; first seen is as good an order.
         distinct
             .into_iter()
-            .reduce(|left, right| merge(&left, &right))
+            .reduce(|left, right| self.merge(&left, &right))
             .ok_or(NotInferable)
+    }
+
+    /// Fields of both; of two that differ the first stays, unless it only stands for a null or for
+    /// an empty array. The result is required: Debezium forgets to copy that it is optional.
+    fn merge(&self, left: &Arc<Schema>, right: &Arc<Schema>) -> Arc<Schema> {
+        let mut fields = left.fields().to_vec();
+        for field in right.fields() {
+            match fields.iter_mut().find(|known| known.name == field.name) {
+                None => fields.push(field.clone()),
+                Some(known) => {
+                    if self.stands_in(&known.schema.kind, &field.schema.kind) {
+                        known.schema = Arc::clone(&field.schema);
+                    }
+                }
+            }
+        }
+        let mut merged = Schema::new(Kind::Struct(fields));
+        merged.name.clone_from(&left.name);
+        Arc::new(merged)
+    }
+
+    /// Whether `known` says less than `other`: what a null and a kept empty array are taken for.
+    fn stands_in(&self, known: &Kind, other: &Kind) -> bool {
+        match (known, other) {
+            (Kind::Bytes, other) => *other != Kind::Bytes,
+            (Kind::Array(known), Kind::Array(other)) => {
+                self.keep_empty_arrays && known.kind == Kind::String && other.kind != Kind::String
+            }
+            _ => false,
+        }
     }
 
     fn document(&self, node: &Node, schema: &Arc<Schema>) -> Result<Value<'static>, DoesNotFit> {
@@ -236,25 +266,6 @@ fn sample(items: &[Node]) -> Result<&Node, NotInferable> {
     Ok(sample)
 }
 
-/// Fields of both; of two that differ the first stays, unless it only stands for a null. The result
-/// is required: Debezium forgets to copy that it is optional.
-fn merge(left: &Arc<Schema>, right: &Arc<Schema>) -> Arc<Schema> {
-    let mut fields = left.fields().to_vec();
-    for field in right.fields() {
-        match fields.iter_mut().find(|known| known.name == field.name) {
-            None => fields.push(field.clone()),
-            Some(known) => {
-                if known.schema.kind == Kind::Bytes && field.schema.kind != Kind::Bytes {
-                    known.schema = Arc::clone(&field.schema);
-                }
-            }
-        }
-    }
-    let mut merged = Schema::new(Kind::Struct(fields));
-    merged.name.clone_from(&left.name);
-    Arc::new(merged)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,6 +305,17 @@ mod tests {
         let text = schema_text(&kept, document);
         assert!(text.contains("{\"type\":\"bytes\",\"optional\":true,\"field\":\"a\"}"));
         assert!(text.contains("\"items\":{\"type\":\"string\",\"optional\":true}"));
+    }
+
+    #[test]
+    fn a_kept_empty_array_takes_the_type_of_a_later_one() {
+        let kept = Expand {
+            keep_empty_arrays: true,
+            ..options()
+        };
+        let document = "{\"rows\": [{\"tags\": []}, {\"tags\": [{\"k\": 1}]}, {\"tags\": []}]}";
+        let text = schema_text(&kept, document);
+        assert!(text.contains("\"name\":\"payload.rows.tags\""), "{text}");
     }
 
     #[test]
