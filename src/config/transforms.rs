@@ -360,6 +360,7 @@ fn router(settings: &Settings, alias: &str, findings: &mut Findings) -> Option<R
         key: view.text("table.field.event.key"),
         payload: view.text("table.field.event.payload"),
         timestamp: view.optional("table.field.event.timestamp"),
+        timestamp_strict: settings.view("", &OWN).flag("event.timestamp.strict"),
         schema_version: view.optional("table.field.event.schema.version"),
         route_by: view.text("route.by.field"),
         route_regex,

@@ -626,6 +626,8 @@ pub struct Router {
     pub payload: String,
     /// `table.field.event.timestamp`.
     pub timestamp: Option<String>,
+    /// `event.timestamp.strict`: only Debezium's type for that column, and no stand-in.
+    pub timestamp_strict: bool,
     /// `table.field.event.schema.version`.
     pub schema_version: Option<String>,
     /// `route.by.field`.

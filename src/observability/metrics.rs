@@ -152,6 +152,14 @@ impl Series<'_> {
                 *count,
             );
         }
+        for (what, count) in reporter.replaced().iter() {
+            self.counter(
+                "walpost_replaced_values",
+                "Values published otherwise than they stand in the row, by what they were",
+                Some(("what", what)),
+                *count,
+            );
+        }
         self.counter(
             "walpost_retries",
             "Attempts after a retriable error",

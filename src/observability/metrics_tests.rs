@@ -56,6 +56,7 @@ fn the_published_names_are_these() {
     telemetry.retry();
     telemetry.reconnected();
     telemetry.dropped("tolerated", 2);
+    telemetry.replaced("timestamp", 3);
     telemetry.state(State::Streaming);
     telemetry.server(sample(Instant::now()));
     telemetry.progress(&progress());
@@ -124,6 +125,10 @@ fn the_published_names_are_these() {
         (
             r#"walpost_dropped_events_total{connector="orders",reason="tolerated"}"#,
             2.0,
+        ),
+        (
+            r#"walpost_replaced_values_total{connector="orders",what="timestamp"}"#,
+            3.0,
         ),
         (r#"walpost_role{connector="orders",role="active"}"#, 1.0),
         (r#"walpost_role{connector="orders",role="standby"}"#, 0.0),

@@ -88,6 +88,7 @@ struct ConnectorStatus {
     retries: u64,
     reconnects: u64,
     dropped: BTreeMap<&'static str, u64>,
+    replaced: BTreeMap<&'static str, u64>,
     last_error: Option<ErrorStatus>,
 }
 
@@ -199,6 +200,7 @@ impl ConnectorStatus {
             retries: reporter.retries.load(Relaxed),
             reconnects: reporter.reconnects.load(Relaxed),
             dropped: reporter.dropped().clone(),
+            replaced: reporter.replaced().clone(),
             last_error: board.last_error().map(|last| ErrorStatus {
                 class: last.class.map(Class::label),
                 error: last.text.clone(),

@@ -216,6 +216,11 @@ impl Telemetry {
         *self.reporter.dropped().entry(reason).or_default() += n;
     }
 
+    /// `n` values were published otherwise than they stand in the row; `what` is a fixed word.
+    pub fn replaced(&self, what: &'static str, n: u64) {
+        *self.reporter.replaced().entry(what).or_default() += n;
+    }
+
     /// How far the snapshot has come; `None` once it is over.
     pub fn snapshot(&self, progress: Option<SnapshotView>) {
         self.reporter.board().snapshot(progress, Now::read());
@@ -272,6 +277,7 @@ pub(super) struct Reporter {
     board: Mutex<Board>,
     topics: Mutex<BTreeMap<String, Arc<TopicTotals>>>,
     dropped: Mutex<BTreeMap<&'static str, u64>>,
+    replaced: Mutex<BTreeMap<&'static str, u64>>,
     pub(super) errors: [AtomicU64; Class::ALL.len()],
     pub(super) retries: AtomicU64,
     pub(super) reconnects: AtomicU64,
@@ -290,6 +296,7 @@ impl Reporter {
             board: Mutex::new(Board::new(now)),
             topics: Mutex::default(),
             dropped: Mutex::default(),
+            replaced: Mutex::default(),
             errors: Default::default(),
             retries: AtomicU64::default(),
             reconnects: AtomicU64::default(),
@@ -310,6 +317,10 @@ impl Reporter {
 
     pub(super) fn dropped(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn replaced(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
+        self.replaced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn beat(&self) {

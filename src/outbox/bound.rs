@@ -43,8 +43,8 @@ pub(super) struct AdmittedRow<'a> {
 /// A problem and the row to find the event id in.
 pub(super) type AdmissionProblem<'a> = (Problem, Option<Tuple<'a>>);
 
-/// What came out of the chain, and the columns whose value was lost on the way.
-pub(super) type Run<'a> = (Routed<'a>, Vec<Arc<str>>);
+/// What came out of the chain, and the columns that are published otherwise than they stand.
+pub(super) type Run<'a> = (Routed<'a>, Vec<(super::Replaced, Arc<str>)>);
 
 impl Bound {
     /// Looks up, once, what every row will need.
@@ -84,7 +84,7 @@ impl Bound {
                     origin,
                     placeholder: &connector.values.unavailable_placeholder,
                     failure: connector.values.converting_failure,
-                    lost: RefCell::new(Vec::new()),
+                    replaced: RefCell::new(Vec::new()),
                 },
                 key_changed: old.is_some(),
             })
@@ -146,7 +146,7 @@ impl Bound {
             let old_row = Row {
                 new: old,
                 old: None,
-                lost: RefCell::new(Vec::new()),
+                replaced: RefCell::new(Vec::new()),
                 ..row
             };
             let (schema, value) = self.table.key_of(&old_row)?;
@@ -161,7 +161,7 @@ impl Bound {
             time_ms,
         };
         let routed = transform::run(chain, routers, raw)?;
-        Ok((routed, row.lost.into_inner()))
+        Ok((routed, row.replaced.into_inner()))
     }
 
     /// The text of the first router's id column.

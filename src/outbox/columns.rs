@@ -10,7 +10,7 @@ use super::problem::Problem;
 use super::schema::{Field, Kind, Schema};
 use super::types::{self, Codec, Measure, Origin, Unconvertible};
 use super::value::{Struct, Value, fits};
-use super::{defaults, java, names};
+use super::{Replaced, defaults, java, names};
 use crate::config::{Connector, FailureMode, Pattern, ValueOptions};
 use crate::source::row::{Cell, ColumnFacts, PgTypeKind, Relation, TableFacts, Tuple};
 
@@ -60,8 +60,14 @@ pub(super) struct Row<'a> {
     pub(super) origin: Origin,
     pub(super) placeholder: &'a str,
     pub(super) failure: FailureMode,
-    /// Columns whose value was lost and read as NULL.
-    pub(super) lost: RefCell<Vec<Arc<str>>>,
+    /// Columns whose value is published otherwise than it stands here.
+    pub(super) replaced: RefCell<Vec<(Replaced, Arc<str>)>>,
+}
+
+impl Row<'_> {
+    pub(super) fn replaced(&self, what: Replaced, column: &Arc<str>) {
+        self.replaced.borrow_mut().push((what, Arc::clone(column)));
+    }
 }
 
 impl Table {
@@ -243,6 +249,20 @@ impl Column {
         self.codec.is_plain() && self.mapping == Mapping::None
     }
 
+    /// The moment in a `timestamptz` or `date` column, in milliseconds; inside, `None` for NULL.
+    pub(super) fn instant(&self, row: &Row<'_>) -> Option<Option<i64>> {
+        if !matches!(self.codec, Codec::TimestampZoned { .. } | Codec::Date(_))
+            || self.mapping != Mapping::None
+        {
+            return None;
+        }
+        match row.new.cell(self.index) {
+            Cell::Null => Some(None),
+            Cell::Text(text) => Some(Some(self.codec.millis(std::str::from_utf8(text).ok()?)?)),
+            Cell::Unchanged => None,
+        }
+    }
+
     /// The value as Connect's `Struct.get` gives it: a NULL reads as the column's default.
     pub(super) fn get<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>, Problem> {
         match (self.read(row)?, &self.schema.default) {
@@ -333,7 +353,7 @@ impl Column {
                 ),
             )),
             FailureMode::Warn => {
-                row.lost.borrow_mut().push(Arc::clone(&self.name));
+                row.replaced(Replaced::Value, &self.name);
                 Ok(value)
             }
             FailureMode::Skip => Ok(value),

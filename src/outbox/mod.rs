@@ -101,10 +101,20 @@ pub enum Dropped {
     NotRouted,
 }
 
-/// A value that was published as null because it has no Connect form
-/// (`event.converting.failure.handling.mode=warn`).
+/// What a value of a row was published as instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Replaced {
+    /// NULL, because it has no Connect form (`event.converting.failure.handling.mode=warn`).
+    Value,
+    /// The time of `record.timestamp`, because Kafka has no timestamp for the moment.
+    Time,
+}
+
+/// A value that was published otherwise than it stands in the row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
+    /// What it was, and so what stands for it.
+    pub what: Replaced,
     /// `schema.table`.
     pub table: String,
     /// Column.
@@ -120,16 +130,20 @@ pub struct Notice {
 pub struct Notices {
     /// The first ones since the last call.
     pub kept: Vec<Notice>,
-    /// How many more there were.
-    pub more: u64,
+    /// How many there were of [`Replaced::Value`].
+    pub values: u64,
+    /// How many there were of [`Replaced::Time`].
+    pub times: u64,
 }
 
 impl Notices {
     fn add(&mut self, notice: Notice) {
+        match notice.what {
+            Replaced::Value => self.values += 1,
+            Replaced::Time => self.times += 1,
+        }
         if self.kept.len() < NOTICES_MAX {
             self.kept.push(notice);
-        } else {
-            self.more += 1;
         }
     }
 }
@@ -247,11 +261,12 @@ impl Outbox {
         let context = context_headers
             .iter()
             .map(|(name, value)| context_header(name, value, context_schema));
-        let (draft, lost) = bound
+        let (draft, replaced) = bound
             .run(admitted, chain, routers, context, time_ms)
             .map_err(poison)?;
-        for column in lost {
+        for (what, column) in replaced {
             notices.add(Notice {
+                what,
                 table: bound.table.name.clone(),
                 column,
                 event_id: bound.event_id(tuple),
@@ -296,7 +311,7 @@ impl Outbox {
         })
     }
 
-    /// Values that were published as null since the last call.
+    /// Values that were published otherwise than they stand since the last call.
     pub fn take_notices(&mut self) -> Notices {
         std::mem::take(&mut self.notices)
     }

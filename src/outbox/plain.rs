@@ -9,9 +9,10 @@ use smallvec::SmallVec;
 use super::columns::{Column, Table};
 use super::draft;
 use super::problem::Problem;
+use super::router::KAFKA_TIMES;
 use super::router::{Roles, RouterState};
 use super::schema::Kind;
-use super::types::{Codec, Precision, timestamp_millis};
+use super::types::Codec;
 use super::value::{Value, is_blank};
 use crate::config::{self, Connector, Converter, Place};
 use crate::record::{Header, Record};
@@ -25,7 +26,8 @@ pub(super) struct Plain {
     id: Slot,
     /// Position in the row, since the column has no default for this purpose.
     route_by: usize,
-    timestamp: Option<(usize, Precision)>,
+    timestamp: Option<(usize, Codec)>,
+    timestamp_strict: bool,
     partition: Option<usize>,
     headers: Vec<(String, Slot)>,
     tombstone_on_empty: bool,
@@ -85,12 +87,15 @@ impl Plain {
             None => None,
             Some(_) => {
                 let column = column(roles.timestamp)?;
-                match column.codec {
-                    Codec::Timestamp(config::TimeMode::Adaptive, precision) => {
-                        Some((column.index, precision))
-                    }
-                    _ => return None,
+                let fits = match column.codec {
+                    Codec::Timestamp(config::TimeMode::Adaptive, _) => true,
+                    Codec::TimestampZoned { .. } | Codec::Date(_) => !options.timestamp_strict,
+                    _ => false,
+                };
+                if !fits {
+                    return None;
                 }
+                Some((column.index, column.codec.clone()))
             }
         };
         Some(Self {
@@ -99,6 +104,7 @@ impl Plain {
             id: Slot::new(column(roles.id)?)?,
             route_by: route_by.index,
             timestamp,
+            timestamp_strict: options.timestamp_strict,
             partition,
             headers,
             tombstone_on_empty: options.tombstone_on_empty,
@@ -149,14 +155,15 @@ impl Plain {
     }
 
     fn timestamp_of(&self, row: Tuple<'_>, time_ms: i64) -> Result<i64, NotPlain> {
-        let Some((index, precision)) = self.timestamp else {
+        let Some((index, codec)) = &self.timestamp else {
             return Ok(time_ms);
         };
-        match row.cell(index) {
+        match row.cell(*index) {
             Cell::Null => Ok(time_ms),
             Cell::Text(text) => std::str::from_utf8(text)
                 .ok()
-                .and_then(|text| timestamp_millis(text, precision))
+                .and_then(|text| codec.millis(text))
+                .filter(|millis| self.timestamp_strict || KAFKA_TIMES.contains(millis))
                 .ok_or(NotPlain),
             Cell::Unchanged => Err(NotPlain),
         }

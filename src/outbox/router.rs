@@ -3,6 +3,7 @@
 //! The order of the steps is Debezium's, so that of two mistakes the same one is reported.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::columns::{Row, Table};
@@ -12,8 +13,8 @@ use super::expand::{self, Expansion};
 use super::problem::Problem;
 use super::schema::{Kind, Schema};
 use super::topic::{Rewriter, Topics};
-use super::trace;
 use super::value::{Struct, Value};
+use super::{Replaced, trace};
 use crate::config::{self, Place};
 
 /// What a router looks up: columns of a table or members of a decoded message.
@@ -78,6 +79,23 @@ impl<'a> Content<'_, 'a> {
             Content::Document(members) => {
                 Ok(members.values.get(at).cloned().unwrap_or(Value::Null))
             }
+        }
+    }
+
+    /// The moment in a `timestamptz` or `date` column, in milliseconds; inside, `None` for NULL.
+    fn instant(self, at: usize) -> Option<Option<i64>> {
+        match self {
+            Content::Row(table, row) => table.columns.get(at)?.instant(row),
+            Content::Document(_) => None,
+        }
+    }
+
+    /// Remembers that the record goes out with another time than the column's.
+    fn replace_time(self, at: usize) {
+        if let Content::Row(table, row) = self
+            && let Some(column) = table.columns.get(at)
+        {
+            row.replaced(Replaced::Time, &column.name);
         }
     }
 
@@ -227,6 +245,10 @@ fn routing_value<'a>(
     content.read(at, &options.route_by, &Kind::String)
 }
 
+/// Milliseconds that a record can carry: from 1970 to the end of the year 9999, and the -1 that
+/// means none.
+pub(super) const KAFKA_TIMES: RangeInclusive<i64> = -1..=253_402_300_799_999;
+
 fn timestamp(
     options: &config::Router,
     roles: &Roles,
@@ -237,8 +259,32 @@ fn timestamp(
         return Ok(time_ms);
     };
     let at = require(roles.timestamp, name, "event timestamp column")?;
+    let instant = match options.timestamp_strict {
+        true => None,
+        false => content.instant(at),
+    };
+    let moment = match instant {
+        Some(moment) => moment,
+        None => debeziums_timestamp(name, at, content)?,
+    };
+    match moment {
+        None => Ok(time_ms),
+        Some(millis) if options.timestamp_strict || KAFKA_TIMES.contains(&millis) => Ok(millis),
+        Some(_) => {
+            content.replace_time(at);
+            Ok(time_ms)
+        }
+    }
+}
+
+/// The moment in a column of the types that Debezium's router takes.
+fn debeziums_timestamp(
+    name: &str,
+    at: usize,
+    content: Content<'_, '_>,
+) -> Result<Option<i64>, Problem> {
     let stored = match content.read(at, name, &Kind::Int64)? {
-        Value::Null => return Ok(time_ms),
+        Value::Null => return Ok(None),
         Value::Int64(stored) => stored,
         _ => {
             return Err(Problem::column(
@@ -249,12 +295,12 @@ fn timestamp(
     };
     let schema = content.schema(at);
     match schema.as_ref().and_then(|schema| schema.name.as_deref()) {
-        Some("io.debezium.time.Timestamp") => Ok(stored),
-        Some("io.debezium.time.MicroTimestamp") => Ok(stored / 1000),
-        Some("io.debezium.time.NanoTimestamp") => Ok(stored / 1_000_000),
+        Some("io.debezium.time.Timestamp") => Ok(Some(stored)),
+        Some("io.debezium.time.MicroTimestamp") => Ok(Some(stored / 1000)),
+        Some("io.debezium.time.NanoTimestamp") => Ok(Some(stored / 1_000_000)),
         _ => Err(Problem::column(
             name,
-            "the event timestamp column must be of type timestamp without time zone",
+            "the event timestamp column must be of type timestamp, timestamptz or date",
         )),
     }
 }

@@ -1,13 +1,14 @@
 //! Counting: what was delivered to which topic, and what was left out and why.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::{error, warn};
 
 use crate::config::InvalidOp;
 use crate::observability::{Telemetry, TopicCounter};
-use crate::outbox::Dropped;
+use crate::outbox::{Dropped, Notices, Replaced};
 
 /// Shortest time between two complaints about updates of outbox rows.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(10);
@@ -91,14 +92,51 @@ impl Tally {
     }
 }
 
-/// Counts what is not published, and complains about updates at a bounded rate.
+/// Counts what is not published or not as it stands, and complains about it at a bounded rate.
 #[derive(Default)]
 pub(super) struct Complaints {
     updates: u64,
     last: Option<Instant>,
+    /// Columns that were complained about, by table.
+    told: HashSet<(String, Arc<str>, Replaced)>,
 }
 
 impl Complaints {
+    /// Each column is reported with its first event; the rest is counted.
+    pub(super) fn replaced(&mut self, telemetry: &Telemetry, notices: &Notices) {
+        for (what, count) in [("value", notices.values), ("timestamp", notices.times)] {
+            if count > 0 {
+                telemetry.replaced(what, count);
+            }
+        }
+        for notice in &notices.kept {
+            let text = match notice.what {
+                Replaced::Value => {
+                    "a value has no form in its column's Connect schema and is published as null, \
+                     see event.converting.failure.handling.mode"
+                }
+                Replaced::Time => {
+                    "kafka has no timestamp for an event's moment, record.timestamp decides \
+                     instead, see event.timestamp.strict"
+                }
+            };
+            let column = (
+                notice.table.clone(),
+                Arc::clone(&notice.column),
+                notice.what,
+            );
+            if self.told.insert(column) {
+                warn!(
+                    table = notice.table,
+                    column = &*notice.column,
+                    event = notice.event_id,
+                    lsn = %notice.lsn,
+                    "{text}"
+                );
+            }
+        }
+    }
+
     pub(super) fn dropped(&mut self, telemetry: &Telemetry, dropped: Dropped) {
         telemetry.dropped(label(dropped), 1);
         let Dropped::Update(how) = dropped else {

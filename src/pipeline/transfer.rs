@@ -218,6 +218,8 @@ impl Transfer {
         let ends = std::mem::take(&mut self.ends);
         self.sink.seal(ends.last);
         self.tally.seal();
+        self.complaints
+            .replaced(&self.telemetry, &self.outbox.take_notices());
         ends
     }
 

@@ -1,7 +1,7 @@
 //! Values at the edge of what their type can hold.
 
 use super::{QUIET, stream};
-use crate::support::{Record, Scene};
+use crate::support::{Record, Scene, Tail};
 
 /// A parser of times that knows neither infinity nor eras ended the stream for ever.
 #[test]
@@ -150,4 +150,100 @@ fn domains_act_as_their_base_type_and_every_type_arrives() {
             ("b", "AP8Q"),
         ]
     );
+}
+
+/// Postgres prints `+00`, `+05:30` or, for old dates, an offset with seconds; a parser of RFC 3339
+/// dropped the changes that had them.
+#[test]
+fn an_event_time_is_the_same_instant_whatever_the_zone() {
+    let mut scene = Scene::new("values");
+    scene.sql("alter table outbox add created_at timestamptz");
+    let database = scene.name.clone();
+    let placed = scene
+        .connector()
+        .router("table.field.event.timestamp", "created_at")
+        .router("table.fields.additional.placement", "created_at:header");
+    let zones = ["Asia/Kolkata", "Pacific/Marquesas", "Europe/Amsterdam"];
+    for zone in zones {
+        scene.sql(&format!(
+            "alter database {database} set timezone = '{zone}'"
+        ));
+        let mut walpost = stream(&scene, &placed);
+        scene.reconnect();
+        // Amsterdam printed +00:19:32 then.
+        walpost.allow("created_at");
+        scene.sql(
+            "insert into outbox (aggregatetype, aggregateid, payload, created_at) values
+             ('order', 'k', '{}', '2026-01-02 03:04:05.678+00'),
+             ('order', 'k', '{}', '1900-06-01 12:00:00+00')",
+        );
+        let mut tail = scene.tail("order");
+        tail.at_least(2);
+        walpost.stop();
+    }
+    let records = scene.records("order");
+    let now = records[1].timestamp.unwrap();
+    assert_eq!(records.len(), 2 * zones.len());
+    for pair in records.chunks(2) {
+        assert_eq!(pair[0].timestamp, Some(1_767_323_045_678));
+        assert_eq!(
+            pair[0].header("created_at"),
+            Some("2026-01-02T03:04:05.678000Z")
+        );
+        // Kafka has no timestamps before 1970: the commit's stands for it.
+        assert!(pair[1].timestamp.unwrap() >= now);
+        assert_eq!(
+            pair[1].header("created_at"),
+            Some("1900-06-01T12:00:00.000000Z")
+        );
+    }
+}
+
+/// The same columns as a record's timestamp: the parser's error stopped the stream, or the value
+/// wrapped around to some other year.
+#[test]
+fn a_moment_that_kafka_cannot_date_becomes_the_commits_once_reported() {
+    let mut scene = Scene::new("values");
+    scene.sql("alter table outbox add ts timestamptz, add d date, add p timestamp");
+    let before = scene.number("select (extract(epoch from now()) * 1000)::bigint");
+    for column in ["ts", "d", "p"] {
+        let connector = scene
+            .connector()
+            .router("table.field.event.timestamp", column)
+            .router(
+                "route.topic.replacement",
+                &format!("{}.{column}", scene.name),
+            );
+        let mut walpost = stream(&scene, &connector);
+        walpost.allow("has no timestamp for an event's moment");
+        scene.sql(&format!(
+            "insert into outbox (aggregatetype, aggregateid, payload, {column})
+             select 'order', t, '{{}}', t::timestamp from unnest(array['infinity', '-infinity',
+               '0044-03-15 BC', '294276-01-01', '1969-07-20', '2020-02-29']) t"
+        ));
+        let mut tail = Tail::new(
+            &scene.kafka.bootstrap(),
+            &[&format!("{}.{column}", scene.name)],
+        );
+        for record in tail.exactly(6, QUIET) {
+            match record.key_text() {
+                "2020-02-29" => assert_eq!(record.timestamp, Some(1_582_934_400_000), "{column}"),
+                key => assert!(record.timestamp >= before, "{column} {key}"),
+            }
+        }
+        assert_eq!(walpost.complaints().len(), 1, "reported once");
+        let counted = walpost
+            .metrics()
+            .get("walpost_replaced_values_total", &[("what", "timestamp")]);
+        assert_eq!(counted, Some(5.0), "{column}");
+        walpost.stop();
+    }
+    // Debezium's way is still there.
+    let strict = scene
+        .connector()
+        .set("event.timestamp.strict", "true")
+        .router("table.field.event.timestamp", "ts");
+    let mut walpost = stream(&scene, &strict);
+    scene.sql("insert into outbox (aggregatetype, ts) values ('order', '2020-02-29')");
+    walpost.expect_exit(4, &["\\\"ts\\\""]);
 }

@@ -23,6 +23,15 @@ pub(in super::super) static OWN: Family = Family {
              restart, or the clock when the row is processed, as Debezium does.",
         ),
         works(
+            "event.timestamp.strict",
+            Kind::Flag,
+            "false",
+            "Read `table.field.event.timestamp` as Debezium does: only a column of type `timestamp`, \
+             and a moment before 1970 stops. By default the column may also be a `timestamptz` or a \
+             `date`, and a moment that Kafka cannot date (infinite, before 1970, after the year \
+             9999) is replaced by that of `record.timestamp`, counted and reported.",
+        ),
+        works(
             "snapshot.existing.slot",
             Kind::Choice(&["stream", "snapshot"]),
             "stream",

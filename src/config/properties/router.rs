@@ -39,8 +39,8 @@ pub(in super::super) static ROUTER: Family = Family {
             "table.field.event.timestamp",
             Kind::Text,
             "",
-            "Column of type `timestamp` with the record timestamp; without it `record.timestamp` \
-             decides.",
+            "Column of type `timestamp`, `timestamptz` or `date` with the record timestamp; without \
+             it, and for NULL, `record.timestamp` decides. See `event.timestamp.strict`.",
         ),
         works(
             "table.field.event.schema.version",

@@ -330,11 +330,23 @@ pub(super) fn point<'a>(schema: &Arc<Schema>, x: f64, y: f64) -> Value<'a> {
     })
 }
 
-/// A timestamp column's value in milliseconds, cut toward zero as the router cuts it.
-pub(in crate::outbox) fn timestamp_millis(text: &str, precision: Precision) -> Option<i64> {
-    let moment = calendar::parse_timestamp(text)?;
-    Some(match precision {
-        Precision::Millis => moment.epoch_millis(),
-        Precision::Micros => moment.epoch_micros() / 1000,
-    })
+impl Codec {
+    /// The moment that the text of a column names, in milliseconds cut toward zero as the router
+    /// cuts it; infinity is the end of the range. `None` for a type that names no moment.
+    pub(in crate::outbox) fn millis(&self, text: &str) -> Option<i64> {
+        match (self, text) {
+            (Codec::TimestampZoned { .. } | Codec::Date(_), "infinity") => Some(i64::MAX),
+            (Codec::TimestampZoned { .. } | Codec::Date(_), "-infinity") => Some(i64::MIN),
+            (Codec::TimestampZoned { .. }, _) => Some(calendar::parse_zoned(text)?.epoch_millis()),
+            (Codec::Date(_), _) => calendar::parse_days(text)?.checked_mul(86_400_000),
+            (Codec::Timestamp(TimeMode::Adaptive, precision), _) => {
+                let moment = calendar::parse_timestamp(text)?;
+                Some(match precision {
+                    Precision::Millis => moment.epoch_millis(),
+                    Precision::Micros => moment.epoch_micros() / 1000,
+                })
+            }
+            _ => None,
+        }
+    }
 }

@@ -10,7 +10,6 @@ mod literal;
 mod measure;
 mod missing;
 
-pub(super) use decode::timestamp_millis;
 pub(super) use describe::describe;
 pub(super) use measure::{Measure, root};
 

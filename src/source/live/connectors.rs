@@ -85,6 +85,7 @@ fn router() -> Router {
         key: "aggregateid".to_owned(),
         payload: "payload".to_owned(),
         timestamp: None,
+        timestamp_strict: false,
         schema_version: None,
         route_by: "aggregatetype".to_owned(),
         route_regex: fancy_regex::Regex::new("(?<routedByValue>.*)").unwrap(),
