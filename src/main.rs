@@ -184,13 +184,14 @@ impl From<ExitCode> for Ended {
 }
 
 fn summary(connector: &Connector) -> String {
+    let hosts = connector.database.hosts.iter();
+    let hosts: Vec<String> = hosts.map(ToString::to_string).collect();
     format!(
-        "{}: valid: connector {:?}, database {:?} at {}:{}, slot {:?}, publication {:?}\n",
+        "{}: valid: connector {:?}, database {:?} at {}, slot {:?}, publication {:?}\n",
         connector.origin,
         connector.name,
         connector.database.dbname,
-        connector.database.hosts.join(","),
-        connector.database.port,
+        hosts.join(","),
         connector.slot.name,
         connector.publication.name,
     )

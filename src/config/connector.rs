@@ -10,10 +10,10 @@ use super::secret::Secret;
 use super::settings::{Settings, View};
 use super::validated::{
     Autocreate, ColumnRules, Connector, Database, ErrorPolicy, Heartbeat, Limits, OffsetMismatch,
-    Pattern, Publication, RecordTime, Slot, Snapshot, SnapshotMode, SslMode, TableFilter, Tls,
-    Transform, TransformKind, Worker,
+    Pattern, Publication, RecordTime, Slot, SlotGuard, Snapshot, SnapshotMode, SslMode,
+    TableFilter, Tls, Transform, TransformKind, Worker,
 };
-use super::{converters, kafka, topics, transforms, value, values};
+use super::{converters, hosts, kafka, topics, transforms, value, values};
 
 /// Options of START_REPLICATION that decide what the stream looks like.
 const STREAM_PARAMS_OF_OURS: [&str; 6] = [
@@ -51,8 +51,8 @@ pub(super) fn read(
     };
     Connector {
         origin: settings.origin().to_owned(),
-        database: database(settings),
-        slot: slot(&view),
+        database: database(settings, findings),
+        slot: slot(&view, &own),
         publication: publication(&view, &own),
         tables,
         columns: columns(settings),
@@ -221,12 +221,13 @@ fn tables(
     filter
 }
 
-fn database(settings: &Settings) -> Database {
+fn database(settings: &Settings, findings: &mut Findings) -> Database {
     let view = settings.view("", &DATABASE);
     let path = |name: &str| view.optional(name).map(PathBuf::from);
+    let hosts = hosts::read(settings, findings);
     Database {
-        hosts: view.list("database.hostname"),
-        port: view.number("database.port"),
+        target: hosts::target(settings, &hosts),
+        hosts,
         user: view.text("database.user"),
         password: view
             .configured("database.password")
@@ -253,12 +254,19 @@ fn database(settings: &Settings) -> Database {
     }
 }
 
-fn slot(view: &View<'_>) -> Slot {
+fn slot(view: &View<'_>, own: &View<'_>) -> Slot {
+    let bytes = |name: &str| Some(own.number(name)).filter(|bytes| *bytes > 0);
     Slot {
         name: view.text("slot.name"),
         failover: view.flag("slot.failover"),
         drop_on_stop: view.flag("slot.drop.on.stop"),
         stream_params: value::pairs(&view.text("slot.stream.params")).unwrap_or_default(),
+        guard: SlotGuard {
+            warn: bytes("slot.retained.wal.warn.bytes"),
+            unready: bytes("slot.retained.wal.unready.bytes"),
+            drop: bytes("slot.retained.wal.drop.bytes"),
+            drop_after: own.millis("slot.retained.wal.drop.after.ms"),
+        },
     }
 }
 

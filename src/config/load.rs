@@ -221,7 +221,6 @@ fn refuse_sharing(connectors: &[Connector], findings: &mut Findings) {
             let (one, other) = (&connector.database, &earlier.database);
             // Slot names are unique in a server, whatever the database.
             if connector.slot.name == earlier.slot.name
-                && one.port == other.port
                 && one.hosts.iter().any(|host| other.hosts.contains(host))
             {
                 findings.problem(

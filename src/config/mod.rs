@@ -11,6 +11,7 @@ mod date_pattern;
 mod differences;
 mod environment;
 mod files;
+mod hosts;
 mod java;
 mod kafka;
 mod load;
@@ -27,6 +28,7 @@ mod values;
 mod worker;
 
 pub use date_pattern::{DatePattern, DatePatternError};
+pub use hosts::{Host, SessionTarget};
 pub use java::RegexError;
 pub use load::{LoadRequest, Loaded, load};
 pub use problem::{Notice, Problem};

@@ -601,3 +601,35 @@ proptest! {
         let _ = connector_from_pairs("f", pairs(&given), &WorkerPairs::default());
     }
 }
+
+#[test]
+fn hosts_bring_their_ports_or_share_them() {
+    let hosts = |pairs: &[(&str, &str)]| -> Vec<String> {
+        let connector = connector(pairs);
+        let hosts = connector.database.hosts.iter();
+        hosts.map(ToString::to_string).collect()
+    };
+    for (hostname, port, expected) in [
+        ("a", "5433", vec!["a:5433"]),
+        ("a, b", "5433", vec!["a:5433", "b:5433"]),
+        ("a,b", "1,2", vec!["a:1", "b:2"]),
+        ("a:7,[::1]", "5433", vec!["a:7", "[::1]:5433"]),
+    ] {
+        let pairs = [("database.hostname", hostname), ("database.port", port)];
+        assert_eq!(hosts(&pairs), expected, "{hostname} {port}");
+    }
+    let told = refusals(&[("database.hostname", "a,b"), ("database.port", "1,2,3")]);
+    assert!(told[0].contains("lists 3 ports for 2 hosts"), "{told:?}");
+    let told = refusals(&[("database.hostname", "a:x")]);
+    assert!(told[0].contains("database.hostname"), "{told:?}");
+}
+
+#[test]
+fn several_hosts_ask_for_a_primary_unless_the_file_says_otherwise() {
+    let target = |pairs: &[(&str, &str)]| connector(pairs).database.target;
+    assert_eq!(target(&[("database.hostname", "a")]), SessionTarget::Any);
+    let two = ("database.hostname", "a,b");
+    assert_eq!(target(&[two]), SessionTarget::Primary);
+    let standby = ("database.target.session.attrs", "standby");
+    assert_eq!(target(&[two, standby]), SessionTarget::Standby);
+}

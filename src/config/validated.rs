@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::date_pattern::DatePattern;
+use super::hosts::{Host, SessionTarget};
 use super::java::{self, RegexError};
 use super::secret::Secret;
 
@@ -177,10 +178,10 @@ impl Connector {
 /// How to reach Postgres.
 #[derive(Debug, Clone)]
 pub struct Database {
-    /// `database.hostname`: one or more hosts, or the folder of a Unix socket (starts with `/`).
-    pub hosts: Vec<String>,
-    /// `database.port`.
-    pub port: u16,
+    /// `database.hostname` and `database.port`, in the order in which they are tried.
+    pub hosts: Vec<Host>,
+    /// `database.target.session.attrs`.
+    pub target: SessionTarget,
     /// `database.user`.
     pub user: String,
     /// `database.password`.
@@ -240,6 +241,21 @@ pub struct Slot {
     pub drop_on_stop: bool,
     /// `slot.stream.params`: further options of START_REPLICATION.
     pub stream_params: Vec<(String, String)>,
+    /// `slot.retained.wal.*`.
+    pub guard: SlotGuard,
+}
+
+/// What to do when the slot holds back too much WAL: bytes from which on, `None` is never.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SlotGuard {
+    /// `slot.retained.wal.warn.bytes`: say so.
+    pub warn: Option<u64>,
+    /// `slot.retained.wal.unready.bytes`: fail the readiness probe.
+    pub unready: Option<u64>,
+    /// `slot.retained.wal.drop.bytes`: drop the slot and stop.
+    pub drop: Option<u64>,
+    /// `slot.retained.wal.drop.after.ms`: for how long it must not have come down before that.
+    pub drop_after: Duration,
 }
 
 /// The publication.

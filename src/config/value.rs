@@ -21,6 +21,8 @@ pub enum Kind {
     Number(i64, i64),
     /// Milliseconds, at least so many.
     Millis(i64),
+    /// A port, or a comma-separated list of ports.
+    Ports,
     /// One of these words; trimmed, without regard to case.
     Choice(&'static [&'static str]),
     /// A comma-separated list.
@@ -55,6 +57,7 @@ impl Kind {
             Kind::Flag => flag(text).map(drop),
             Kind::Number(min, max) => number(text, min, max).map(drop),
             Kind::Millis(min) => millis(text, min).map(drop),
+            Kind::Ports => ports(text).map(drop),
             Kind::Choice(allowed) => choice(text, allowed).map(drop),
             Kind::Choices(allowed) => list(text)
                 .iter()
@@ -83,6 +86,7 @@ impl Kind {
             Kind::Flag => "true or false".to_owned(),
             Kind::Number(min, max) => bounds(min, max),
             Kind::Millis(min) => format!("milliseconds, at least {min}"),
+            Kind::Ports => "port, or list of ports".to_owned(),
             Kind::Choice(allowed) => format!("one of {}", allowed.join(", ")),
             Kind::List => "list".to_owned(),
             Kind::Choices(allowed) => format!("list of {}", allowed.join(", ")),
@@ -128,6 +132,15 @@ pub(super) fn millis(text: &str, min: i64) -> Result<Duration, String> {
         .and_then(|value| u64::try_from(value).ok())
         .map(Duration::from_millis)
         .ok_or_else(|| format!("a number of milliseconds, at least {min}, is expected"))
+}
+
+pub(super) fn port(text: &str) -> Result<u16, String> {
+    let port = number(text, 1, i64::from(u16::MAX))?;
+    u16::try_from(port).map_err(|error| error.to_string())
+}
+
+pub(super) fn ports(text: &str) -> Result<Vec<u16>, String> {
+    text.split(',').map(port).collect()
 }
 
 /// The allowed word that `text` is.

@@ -46,6 +46,9 @@ fn sample(position: u64, clock: &Clock) -> Option<ServerSample> {
         wal_status: Some("reserved".to_owned()),
         safe_wal_size: None,
         retained_bytes: Some(100),
+        invalidation_reason: None,
+        inactive_seconds: None,
+        seconds_to_limit: None,
         at: clock.now().monotonic,
     })
 }

@@ -160,11 +160,15 @@ fn stalls(board: &Board, now: Now, reasons: &mut Vec<String>) {
         ));
     }
     reasons.extend(board.known_troubles().map(str::to_owned));
-    let lost = board
+    if let Some(sample) = board
         .fresh_sample(now)
-        .is_some_and(|sample| sample.wal_status.as_deref() == Some("lost"));
-    if lost {
-        reasons.push("the replication slot is lost (wal_status = lost)".to_owned());
+        .filter(|sample| sample.is_slot_lost())
+    {
+        let status = sample.wal_status.as_deref().unwrap_or("unknown");
+        reasons.push(match &sample.invalidation_reason {
+            Some(reason) => format!("the replication slot is lost ({reason})"),
+            None => format!("the replication slot is lost (wal_status = {status})"),
+        });
     }
 }
 

@@ -176,6 +176,9 @@ fn sample(position: u64, now: Now) -> Option<ServerSample> {
         wal_status: None,
         safe_wal_size: None,
         retained_bytes: None,
+        invalidation_reason: None,
+        inactive_seconds: None,
+        seconds_to_limit: None,
         at: now.monotonic,
     })
 }

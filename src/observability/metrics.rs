@@ -227,7 +227,25 @@ impl Series<'_> {
             None,
             sample.safe_wal_size,
         );
+        self.gauge(
+            "walpost_slot_seconds_to_limit",
+            "Seconds until the slot holds back as much WAL as it may, at the current rate",
+            None,
+            sample.seconds_to_limit,
+        );
+        self.gauge(
+            "walpost_slot_inactive_seconds",
+            "For how long nobody has used the replication slot; absent while it is in use",
+            None,
+            sample.inactive_seconds,
+        );
         if let Some(status) = &sample.wal_status {
+            self.gauge(
+                "walpost_slot_invalidated",
+                "Whether the server has given the replication slot up",
+                None,
+                Some(u64::from(sample.is_slot_lost())),
+            );
             self.one_hot(
                 "walpost_slot_wal_status",
                 "What the server says of the WAL that the slot needs; 1 for the current status",

@@ -43,6 +43,9 @@ fn sample(at: Instant) -> Option<ServerSample> {
         wal_status: Some("extended".to_owned()),
         safe_wal_size: Some(-5),
         retained_bytes: Some(4_096),
+        invalidation_reason: None,
+        inactive_seconds: Some(7),
+        seconds_to_limit: Some(90),
         at,
     })
 }
@@ -96,6 +99,9 @@ fn the_published_names_are_these() {
             4_096.0,
         ),
         (r#"walpost_slot_safe_wal_bytes{connector="orders"}"#, -5.0),
+        (r#"walpost_slot_seconds_to_limit{connector="orders"}"#, 90.0),
+        (r#"walpost_slot_inactive_seconds{connector="orders"}"#, 7.0),
+        (r#"walpost_slot_invalidated{connector="orders"}"#, 0.0),
         (
             r#"walpost_slot_wal_status{connector="orders",status="extended"}"#,
             1.0,

@@ -121,6 +121,9 @@ struct SlotStatus {
     wal_status: Option<String>,
     retained_bytes: Option<u64>,
     safe_wal_bytes: Option<i64>,
+    seconds_to_limit: Option<u64>,
+    inactive_seconds: Option<u64>,
+    invalidation_reason: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -237,6 +240,9 @@ impl SlotStatus {
             wal_status: sample.and_then(|sample| sample.wal_status.clone()),
             retained_bytes: sample.and_then(|sample| sample.retained_bytes),
             safe_wal_bytes: sample.and_then(|sample| sample.safe_wal_size),
+            seconds_to_limit: sample.and_then(|sample| sample.seconds_to_limit),
+            inactive_seconds: sample.and_then(|sample| sample.inactive_seconds),
+            invalidation_reason: sample.and_then(|sample| sample.invalidation_reason.clone()),
         }
     }
 }

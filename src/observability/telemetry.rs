@@ -77,6 +77,8 @@ pub enum Trouble {
     Publication,
     /// The Kafka client retries something by itself.
     Kafka,
+    /// The slot holds back more WAL than it should.
+    Slot,
 }
 
 /// How far each stage has come. The four positions are four different things.
@@ -114,8 +116,22 @@ pub struct ServerSample {
     pub safe_wal_size: Option<i64>,
     /// WAL that the slot holds back.
     pub retained_bytes: Option<u64>,
+    /// Why the server gave the slot up, once it has.
+    pub invalidation_reason: Option<String>,
+    /// For how many seconds nobody has used the slot, by the server's clock.
+    pub inactive_seconds: Option<u64>,
+    /// Seconds until the slot holds back as much as it may, at the rate of the last minute; `None`
+    /// without a limit, and while what it holds back does not grow.
+    pub seconds_to_limit: Option<u64>,
     /// When it was taken.
     pub at: Instant,
+}
+
+impl ServerSample {
+    /// Whether the server has given the slot up.
+    pub(super) fn is_slot_lost(&self) -> bool {
+        self.invalidation_reason.is_some() || self.wal_status.as_deref() == Some("lost")
+    }
 }
 
 /// How far the snapshot has come.

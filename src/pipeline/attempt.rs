@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::lsn::{Lsn, ResumePoint};
 use crate::offset::{Decision, Partial, SlotFate, Stored};
 use crate::sink::{BatchSize, Sink, SinkOptions};
-use crate::source::{PartialTransaction, Replication, StartOptions};
+use crate::source::{PartialTransaction, Replication, ServerIdentity, StartOptions};
 
 /// Longest pause between two stored positions, whatever `offset.flush.interval.ms` allows: sooner
 /// costs nothing and repeats less.
@@ -126,7 +126,7 @@ impl<'c> Attempt<'c> {
             );
         }
         let sink = open_sink(self.context)?;
-        let replication = self.replication().await?;
+        let replication = self.replication(&ready.server).await?;
         let transfer = Transfer::new(self.context, sink);
         self.stream(ready, transfer, replication, at, partial, None)
             .await
@@ -142,7 +142,7 @@ impl<'c> Attempt<'c> {
         let connector = self.context.connector.clone();
         ready.session.ensure_publication(&connector).await?;
         let sink = open_sink(self.context)?;
-        let mut replication = self.replication().await?;
+        let mut replication = self.replication(&ready.server).await?;
         if with_snapshot {
             // Written before the slot exists, so that a crash from here on is not mistaken for a
             // slot that somebody else prepared.
@@ -207,7 +207,7 @@ impl<'c> Attempt<'c> {
         if self.context.connector.snapshot.mode == SnapshotMode::InitialOnly {
             return Ok(None);
         }
-        let replication = self.replication().await?;
+        let replication = self.replication(&ready.server).await?;
         self.stream(ready, transfer, replication, at, None, Some(stored))
             .await
     }
@@ -222,7 +222,7 @@ impl<'c> Attempt<'c> {
             .await?;
         let mut transfer = Transfer::new(self.context, open_sink(self.context)?);
         ready.store.begin_snapshot().await?;
-        let mut temporary = self.replication().await?;
+        let mut temporary = self.replication(&ready.server).await?;
         let slot = &self.context.connector.slot;
         let created = temporary
             .create_temporary_slot(&Slot {
@@ -236,13 +236,17 @@ impl<'c> Attempt<'c> {
         let Some(stored) = taken else {
             return Ok(None);
         };
-        let replication = self.replication().await?;
+        let replication = self.replication(&ready.server).await?;
         self.stream(ready, transfer, replication, at, None, Some(stored))
             .await
     }
 
-    async fn replication(&self) -> Result<Replication, Failure> {
-        Replication::connect(&self.context.connector.database).await
+    /// Connects for the stream, to the server on which the decision was made: behind a proxy even
+    /// one address can lead to two.
+    async fn replication(&self, server: &ServerIdentity) -> Result<Replication, Failure> {
+        let mut replication = Replication::connect(&self.context.connector.database).await?;
+        replication.expect(server).await?;
+        Ok(replication)
     }
 
     async fn stream(
@@ -266,6 +270,7 @@ impl<'c> Attempt<'c> {
             skip: partial.and_then(partial_transaction),
         };
         let mut source = replication.start(options).await?;
+        self.context.post.streams(Some(source.backend_pid()));
         info!(slot = connector.slot.name, lsn = %at.lsn(), "streaming");
         if std::mem::replace(&mut self.context.has_worked, true) {
             self.context.telemetry.reconnected();

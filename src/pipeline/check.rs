@@ -1,10 +1,11 @@
 //! `walpost check`: try all that `run` needs, change nothing, say what is wrong and what to do.
 
+use super::startup;
 use crate::config::{Config, Connector, Worker};
 use crate::error::Failure;
 use crate::offset::{Decision, OffsetStore, Policy, decide};
 use crate::sink::{BatchSize, Sink};
-use crate::source::{Preflight, Replication, Session};
+use crate::source::{Preflight, Replication, ServerIdentity, Session};
 
 /// One line of the report.
 #[derive(Debug)]
@@ -49,13 +50,8 @@ async fn look(
         Ok(server) => server,
         Err(failure) => return report("postgres", Err(failure)),
     };
-    report(
-        "postgres",
-        Ok(format!(
-            "version {}, database {}, wal at {}",
-            server.version, server.database, server.wal_position
-        )),
-    );
+    report("postgres", Ok(describe(&session, &server)));
+    let connector = &connector.at(session.host());
     let replication = Replication::connect(&connector.database).await;
     report(
         "replication",
@@ -79,6 +75,22 @@ async fn look(
     }
 }
 
+fn describe(session: &Session, server: &ServerIdentity) -> String {
+    format!(
+        "{} {}, version {}, database {}, timeline {}, wal at {}",
+        if server.in_recovery {
+            "standby"
+        } else {
+            "primary"
+        },
+        session.host(),
+        server.version,
+        server.database,
+        server.timeline,
+        server.wal_position
+    )
+}
+
 async fn probe(worker: &Worker, connector: &Connector) -> Result<String, Failure> {
     let options = super::attempt::sink_options(worker, connector, BatchSize::default());
     Sink::open(&options)?.probe().await?;
@@ -96,11 +108,13 @@ async fn decision(
         None => None,
     };
     let server = session.identify().await?;
-    let slot = session
-        .slot(&connector.slot.name)
-        .await?
-        .map(super::startup::slot_facts);
-    let facts = super::startup::server_facts(&server);
+    let slot = session.slot(&connector.slot.name).await?;
+    if server.in_recovery {
+        startup::not_promoted(&server, slot.as_ref(), stored.as_ref())?;
+    }
+    let slot = slot.map(startup::slot_facts);
+    let mut facts = startup::server_facts(&server);
+    facts.past_timelines = startup::past_timelines(connector, &server, stored.as_ref()).await?;
     match decide(
         stored.as_ref(),
         slot.as_ref(),

@@ -8,6 +8,7 @@ mod attempt;
 mod attendant;
 mod backoff;
 mod check;
+mod guard;
 mod keeper;
 mod offsets;
 mod progress;

@@ -1,5 +1,6 @@
 //! From nothing to the point where an attempt knows what to do: connections, checks, the decision.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -26,23 +27,27 @@ pub(super) struct Ready {
     pub(super) attendant: Attendant,
     /// What the catalog no longer has, and how far the rows reach that may have been written before.
     pub(super) outdated: Option<(Lsn, Failure)>,
+    pub(super) server: ServerIdentity,
 }
 
 /// Connects, checks and decides; waits as a standby while another process holds the slot.
 /// `None`: a stop was asked for meanwhile.
-pub(super) async fn prepare(context: &Context) -> Result<Option<(Ready, Decision)>, Failure> {
+pub(super) async fn prepare(context: &mut Context) -> Result<Option<(Ready, Decision)>, Failure> {
+    let session = Session::connect(&context.configured.database, "setup").await?;
+    // Everything else of the attempt goes to the same server.
+    context.connector = Arc::new(context.configured.at(session.host()));
+    let context = &*context;
     let connector = &context.connector;
-    let session = Session::connect(&connector.database, "setup").await?;
-    let server = session.identify().await?;
+    context.post.chosen(connector);
     let preflight = session.preflight(connector).await.map_err(all_at_once)?;
     let outdated = (!preflight.outdated.is_empty()).then(|| all_at_once(preflight.outdated));
     let mut store = OffsetStore::open(&context.worker, connector).await?;
-    store.identify(identity(connector, &server));
     let policy = Policy::of(connector);
     let mut waiting_for = None;
     let mut stand_by = |holder: String| {
         if waiting_for.as_ref() != Some(&holder) {
             info!(slot = connector.slot.name, %holder, "waiting as standby while the slot is taken");
+            context.post.stands_by(true);
             context.telemetry.state(State::Standby {
                 holder: holder.clone(),
             });
@@ -52,15 +57,16 @@ pub(super) async fn prepare(context: &Context) -> Result<Option<(Ready, Decision
     let mut locked = false;
     loop {
         let slot = session.slot(&connector.slot.name).await?;
-        let synced = slot.as_ref().is_some_and(|slot| slot.synced);
-        let slot = slot.map(slot_facts);
-        let held = slot.as_ref().is_some_and(|slot| slot.holder.is_some());
+        let held = slot.as_ref().is_some_and(|slot| slot.active_pid.is_some());
         // Whoever holds the slot also moves the stored position: read it only once it is ours.
         let stored = if held { None } else { store.load().await? };
         let server = session.identify().await?;
+        // A promotion while we wait starts a new timeline.
+        store.identify(identity(connector, &server));
         if server.in_recovery && !held {
-            not_promoted(&server, slot.is_none(), synced, stored.as_ref())?;
+            not_promoted(&server, slot.as_ref(), stored.as_ref())?;
         }
+        let slot = slot.map(slot_facts);
         let mut facts = server_facts(&server);
         facts.past_timelines = past_timelines(connector, &server, stored.as_ref()).await?;
         match decide(stored.as_ref(), slot.as_ref(), &facts, &policy) {
@@ -77,12 +83,14 @@ pub(super) async fn prepare(context: &Context) -> Result<Option<(Ready, Decision
             }
             decision => {
                 let outdated = outdated.map(|failure| (server.wal_position, failure));
+                context.post.stands_by(false);
                 let attendant = Attendant::start(connector.clone(), context.telemetry.clone());
                 let ready = Ready {
                     session,
                     store,
                     attendant,
                     outdated,
+                    server,
                 };
                 return Ok(Some((ready, decision)));
             }
@@ -95,7 +103,7 @@ pub(super) async fn prepare(context: &Context) -> Result<Option<(Ready, Decision
 }
 
 /// The server's history, where it was promoted since the position was stored.
-async fn past_timelines(
+pub(super) async fn past_timelines(
     connector: &Connector,
     server: &ServerIdentity,
     stored: Option<&StoredOffset>,
@@ -112,18 +120,17 @@ async fn past_timelines(
 
 /// During a switch-over a name can lead to a standby for a while. What is missing there is no gap:
 /// it comes with the promotion, or with the primary. A standby with a slot of its own may serve us.
-fn not_promoted(
+pub(super) fn not_promoted(
     server: &ServerIdentity,
-    no_slot: bool,
-    synced: bool,
+    slot: Option<&SlotState>,
     stored: Option<&StoredOffset>,
 ) -> Result<(), Failure> {
     let ahead = stored
         .and_then(|stored| stored.position)
         .is_some_and(|at| at.lsn() > server.wal_position);
-    let lacks = if synced {
+    let lacks = if slot.is_some_and(|slot| slot.synced) {
         "its copy of the slot serves nobody yet"
-    } else if no_slot && stored.is_some() {
+    } else if slot.is_none() && stored.is_some() {
         "it has no copy of the slot"
     } else if ahead {
         "it has not replayed the stored position"

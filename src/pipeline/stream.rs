@@ -5,7 +5,7 @@ use std::future::Future;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
-use super::attendant::{Attendant, Call};
+use super::attendant::Attendant;
 use super::keeper::Keeper;
 use super::progress::{Progress, Stage};
 use super::supervisor::Context;
@@ -91,12 +91,13 @@ impl Stream<'_> {
                     self.tell_progress();
                 }
                 () = sleep_until(deadline), if !running => {}
-                call = self.attendant.call(), if running => match call? {
-                    Call::Heartbeat => self.heartbeat().await?,
-                    Call::ServerStopping => {
-                        return Err(Failure::retriable("the server is shutting down"));
-                    }
-                },
+                due = self.attendant.heartbeat_due(), if running => {
+                    due?;
+                    self.heartbeat().await?;
+                }
+                () = self.context.post.server_stopping(), if running => {
+                    return Err(Failure::retriable("the server is shutting down"));
+                }
                 filled = self.source.fill(), if has_room => {
                     filled?;
                     self.take(!running).await?;

@@ -12,6 +12,7 @@ use tracing::{Instrument, error, info, info_span, warn};
 
 use super::attempt::Attempt;
 use super::backoff::Backoff;
+use super::guard::{Guard, Post, Sentence};
 use super::startup::first_time_only;
 use crate::config::{Config, Connector, OffsetStorage, Worker};
 use crate::error::{Class, Failure};
@@ -29,8 +30,13 @@ pub(super) type Refused = (Lsn, Option<String>);
 /// What an attempt needs from its surroundings, kept over all attempts of one connector.
 pub(super) struct Context {
     pub(super) worker: Arc<Worker>,
+    /// As the file says it.
+    pub(super) configured: Arc<Connector>,
+    /// The same, led to the one server that this attempt has chosen.
     pub(super) connector: Arc<Connector>,
     pub(super) telemetry: Telemetry,
+    /// Where attempts report to the guard.
+    pub(super) post: Post,
     /// Cancelled when the process is asked to stop.
     pub(super) stop: CancellationToken,
     /// See [`Context::stop_by`].
@@ -81,10 +87,13 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<u8, Failure>
         .await?;
     let mut threads = Vec::new();
     for (connector, telemetry) in connectors {
+        let (guard, post) = Guard::new(&connector, telemetry.clone(), stop.clone());
         let context = Context {
             worker: worker.clone(),
+            configured: Arc::clone(&connector),
             connector,
             telemetry,
+            post,
             stop: stop.clone(),
             stop_by: OnceLock::new(),
             run_id: uuid::Uuid::new_v4().to_string(),
@@ -92,7 +101,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<u8, Failure>
             skip: HashSet::new(),
             batch_size: BatchSize::default(),
         };
-        threads.push(spawn(context)?);
+        threads.push(spawn(context, guard)?);
     }
     let mut code = 0;
     for (name, done) in threads {
@@ -121,7 +130,7 @@ type Done = tokio::sync::oneshot::Receiver<Result<(), Failure>>;
 
 /// Each connector has its own thread and runtime, so that one which naps to let its socket buffer
 /// fill does not hold up another.
-fn spawn(context: Context) -> Result<(String, Done), Failure> {
+fn spawn(context: Context, guard: Guard) -> Result<(String, Done), Failure> {
     let name = context.connector.name.clone();
     let (sender, done) = tokio::sync::oneshot::channel();
     let span = info_span!("connector", name = %name);
@@ -137,7 +146,7 @@ fn spawn(context: Context) -> Result<(String, Done), Failure> {
                         async move {
                             // Beside the work, so that a long wait is not taken for a stuck loop.
                             tokio::spawn(context.telemetry.clone().beating());
-                            supervise(context).await
+                            supervise(context, guard).await
                         }
                         .instrument(span),
                     );
@@ -157,14 +166,39 @@ fn spawn(context: Context) -> Result<(String, Done), Failure> {
     Ok((name, done))
 }
 
+/// Runs the attempts under the eyes of the guard, which may end them.
+async fn supervise(mut context: Context, mut guard: Guard) -> Result<(), Failure> {
+    loop {
+        let reason = tokio::select! {
+            outcome = attempts(&mut context) => return outcome,
+            reason = guard.watch() => reason,
+        };
+        // The attempt is gone, and with it our hold on the slot.
+        match guard.execute(&context.configured, &reason).await {
+            Sentence::Dropped(failure) => {
+                context.telemetry.error(failure.class());
+                return give_up(&context, failure);
+            }
+            Sentence::Spared(why) => {
+                error!(
+                    slot = context.connector.slot.name,
+                    "{reason}; did not drop it: {why}"
+                );
+            }
+        }
+    }
+}
+
 /// Attempts until one ends cleanly or with an error that is not to be retried.
-async fn supervise(mut context: Context) -> Result<(), Failure> {
+async fn attempts(context: &mut Context) -> Result<(), Failure> {
     let errors = context.connector.errors.clone();
     let mut backoff = Backoff::new(errors.max_backoff);
     loop {
         context.telemetry.state(State::Starting);
         let began = Instant::now();
-        let failure = match Attempt::new(&mut context).run().await {
+        let outcome = Attempt::new(context).run().await;
+        context.post.streams(None);
+        let failure = match outcome {
             Ok(()) => {
                 context.telemetry.state(State::Stopped {
                     class: None,
@@ -173,25 +207,25 @@ async fn supervise(mut context: Context) -> Result<(), Failure> {
                 info!("stopped");
                 return Ok(());
             }
-            Err(failure) => first_time_only(&context, failure),
+            Err(failure) => first_time_only(context, failure),
         };
         context.telemetry.error(failure.class());
         if began.elapsed() > SETTLED {
             backoff.reset();
         }
         if context.stop.is_cancelled() {
-            return finish_stopping(&context, failure);
+            return finish_stopping(context, failure);
         }
-        match next_step(&mut context, &failure) {
+        match next_step(context, &failure) {
             Step::Again => continue,
             Step::AfterBackoff => {}
-            Step::GiveUp => return give_up(&context, failure),
+            Step::GiveUp => return give_up(context, failure),
         }
         if errors
             .max_retries
             .is_some_and(|most| backoff.attempts() >= most)
         {
-            return give_up(&context, failure);
+            return give_up(context, failure);
         }
         let wait = backoff.next();
         warn!(

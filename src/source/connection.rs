@@ -17,7 +17,7 @@ use tokio::io::AsyncWriteExt;
 use super::buffer::{Frame, ReadBuffer, ReadError};
 use super::protocol::parse_data_row;
 use super::row::{Cell, Tuple};
-use super::socket::{Attempts, Opened, Stream};
+use super::socket::{Attempts, Opened, Role, Stream};
 use super::sqlstate::{Doing, ServerError};
 use crate::config::Database;
 use crate::error::Failure;
@@ -52,7 +52,12 @@ impl Connection {
         let mut attempts = Attempts::new(db);
         let mut connection = loop {
             let opened = attempts.next().await?;
-            match attempts.within(Self::log_in(db, purpose, opened)).await {
+            let log_in = async {
+                let mut connection = Self::log_in(db, purpose, opened).await?;
+                connection.serve(attempts.role()).await?;
+                Ok(connection)
+            };
+            match attempts.within(log_in).await {
                 Ok(connection) => break connection,
                 Err(failure) => attempts.failed(failure)?,
             }
@@ -68,12 +73,22 @@ impl Connection {
         self.server_major
     }
 
+    /// Checks that the server is what it has to be.
+    async fn serve(&mut self, role: Option<Role<'_>>) -> Result<(), Failure> {
+        let Some(role) = role else { return Ok(()) };
+        let attempt = "ask the server for its role";
+        let rows = self.query(attempt, Doing::Anything, Role::QUERY).await?;
+        let answer = |column: usize| rows.first()?.get(column)?.as_deref();
+        role.check(answer(0), answer(1))
+    }
+
     async fn log_in(db: &Database, purpose: Purpose, opened: Opened) -> Result<Self, Failure> {
-        let attempt = format!("log in to {} as {:?}", opened.peer, db.user);
+        let peer = opened.host.to_string();
+        let attempt = format!("log in to {peer} as {:?}", db.user);
         let mut connection = Self {
             stream: opened.stream,
             buffer: ReadBuffer::new(),
-            peer: opened.peer,
+            peer,
             server_major: 0,
         };
         connection.send(&startup(db, purpose)?).await?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::connection::{Connection, Purpose, TextRow, unexpected_tag};
 use super::identifier;
+use super::sql::ServerIdentity;
 use super::sqlstate::Doing;
 use super::stream::Source;
 use super::transaction::PartialTransaction;
@@ -122,6 +123,33 @@ impl Replication {
         created(&attempt, rows)
     }
 
+    /// Makes sure that this connection leads to the same server as the session that gave
+    /// `server`.
+    ///
+    /// # Errors
+    /// It does not (retriable).
+    pub async fn expect(&mut self, server: &ServerIdentity) -> Result<(), Failure> {
+        const ATTEMPT: &str = "identify the server of the replication connection";
+        let rows = self
+            .connection
+            .query(ATTEMPT, Doing::Anything, "IDENTIFY_SYSTEM")
+            .await?;
+        let (system_id, timeline) = (first(&rows, 0), first(&rows, 1));
+        // A standby follows timelines before its control file shows them.
+        let same_timeline = server.in_recovery || timeline == Some(&*server.timeline.to_string());
+        if system_id == Some(&*server.system_id) && same_timeline {
+            return Ok(());
+        }
+        Err(Failure::retriable(format!(
+            "{ATTEMPT}: it is system {}, timeline {}, but the session beside it is with system {}, \
+             timeline {}; name the servers themselves in database.hostname",
+            system_id.unwrap_or_default(),
+            timeline.unwrap_or_default(),
+            server.system_id,
+            server.timeline
+        )))
+    }
+
     /// Where each timeline before `timeline` ended. Empty, with a warning, when the server has lost
     /// its history.
     pub async fn past_timelines(&mut self, timeline: u32) -> Vec<(u32, Lsn)> {
@@ -149,7 +177,7 @@ impl Replication {
     /// # Errors
     /// The slot is held by somebody else or cannot serve (retriable, gap).
     pub async fn start(mut self, options: StartOptions) -> Result<Source, Failure> {
-        let timeout = self.wal_sender_timeout().await?;
+        let (timeout, backend_pid) = self.walsender().await?;
         let attempt = format!("stream from slot \"{}\" at {}", options.slot, options.at);
         let sql = start_statement(&options, self.connection.server_major());
         self.connection.send_query(&sql).await?;
@@ -162,6 +190,7 @@ impl Replication {
                         self.database,
                         options,
                         timeout,
+                        backend_pid,
                     ));
                 }
                 b'E' => {
@@ -174,13 +203,17 @@ impl Replication {
         }
     }
 
-    async fn wal_sender_timeout(&mut self) -> Result<Option<Duration>, Failure> {
+    /// `wal_sender_timeout`, and the process that serves us.
+    async fn walsender(&mut self) -> Result<(Option<Duration>, i32), Failure> {
         const ATTEMPT: &str = "read wal_sender_timeout";
-        let sql = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'";
+        let sql = "SELECT setting, pg_catalog.pg_backend_pid() FROM pg_catalog.pg_settings \
+                   WHERE name = 'wal_sender_timeout'";
         let rows = self.connection.query(ATTEMPT, Doing::Anything, sql).await?;
-        let text = first(&rows, 0).ok_or_else(|| Failure::internal(ATTEMPT))?;
-        let milliseconds: u64 = super::sql::number(ATTEMPT, text)?;
-        Ok((milliseconds > 0).then(|| Duration::from_millis(milliseconds)))
+        let answer = |column| first(&rows, column).ok_or_else(|| Failure::internal(ATTEMPT));
+        let milliseconds: u64 = super::sql::number(ATTEMPT, answer(0)?)?;
+        let pid = super::sql::number(ATTEMPT, answer(1)?)?;
+        let timeout = (milliseconds > 0).then(|| Duration::from_millis(milliseconds));
+        Ok((timeout, pid))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::lsn::Lsn;
 
 /// A slot as the server describes it. What this server's version does not tell is `None`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SlotState {
     /// Output plugin; `None` for a physical slot.
     pub plugin: Option<String>,
@@ -30,6 +30,9 @@ pub struct SlotState {
     pub retained_bytes: Option<u64>,
     /// Why it was invalidated (17 and later; on 16 a recovery conflict).
     pub invalidation_reason: Option<String>,
+    /// For how many seconds nobody has used it, by the server's clock (17 and later; `None` also
+    /// while it is in use).
+    pub inactive_seconds: Option<u64>,
     /// Whether it is synchronised to standbys (17 and later).
     pub failover: Option<bool>,
     /// Whether it is the copy of a primary's slot on a standby, which serves nobody before the
@@ -54,7 +57,8 @@ pub struct ServerSample {
 const SLOT: &str = "SELECT to_jsonb(s)::text, \
     concat_ws(' from ', nullif(a.application_name, ''), a.client_addr::text), \
     pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() \
-    ELSE pg_current_wal_lsn() END, s.restart_lsn) \
+    ELSE pg_current_wal_lsn() END, s.restart_lsn), \
+    extract(epoch FROM clock_timestamp() - (to_jsonb(s) ->> 'inactive_since')::timestamptz)::bigint \
     FROM pg_replication_slots s LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid \
     WHERE s.slot_name = ";
 
@@ -78,7 +82,18 @@ impl Session {
         let slot: Value = serde_json::from_str(row.get(0).unwrap_or_default())
             .map_err(|error| Failure::internal(attempt.as_str()).caused_by(error))?;
         let client = row.get(1).filter(|client| !client.is_empty());
-        Ok(Some(state(&slot, client, row.get(2))))
+        Ok(Some(SlotState {
+            retained_bytes: row
+                .get(2)
+                .and_then(|bytes| bytes.parse::<i128>().ok())
+                // A slot just created can be ahead of the position read a moment before.
+                .map(|bytes| u64::try_from(bytes.max(0)).unwrap_or(u64::MAX)),
+            inactive_seconds: row
+                .get(3)
+                .and_then(|seconds| seconds.parse::<i64>().ok())
+                .map(|seconds| u64::try_from(seconds).unwrap_or(0)),
+            ..state(&slot, client)
+        }))
     }
 
     /// Where server and slot stand now.
@@ -133,7 +148,7 @@ impl Session {
     }
 }
 
-fn state(slot: &Value, client: Option<&str>, retained: Option<&str>) -> SlotState {
+fn state(slot: &Value, client: Option<&str>) -> SlotState {
     let text = |name: &str| slot.get(name).and_then(Value::as_str).map(str::to_owned);
     let position = |name: &str| text(name).and_then(|text| text.parse().ok());
     let flag = |name: &str| slot.get(name).and_then(Value::as_bool);
@@ -151,12 +166,8 @@ fn state(slot: &Value, client: Option<&str>, retained: Option<&str>) -> SlotStat
         restart: position("restart_lsn"),
         wal_status: text("wal_status"),
         safe_wal_size: slot.get("safe_wal_size").and_then(Value::as_i64),
-        retained_bytes: retained
-            .and_then(|bytes| bytes.parse::<i128>().ok())
-            .map(|bytes| {
-                // A slot just created can be ahead of the position read a moment before.
-                u64::try_from(bytes.max(0)).unwrap_or(u64::MAX)
-            }),
+        retained_bytes: None,
+        inactive_seconds: None,
         invalidation_reason: text("invalidation_reason").or_else(conflict),
         failover: flag("failover"),
         synced: flag("synced").unwrap_or(false),

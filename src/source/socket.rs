@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::tls;
-use crate::config::{Database, SslMode};
+use crate::config::{Database, Host, SessionTarget, SslMode};
 use crate::error::{Class, Failure};
 
 /// A peer that vanished without a word is noticed after 30 + 3 × 10 seconds of silence.
@@ -46,8 +47,8 @@ pub(super) enum Stream {
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) stream: Stream,
-    /// Where it leads, for messages: `host:port`.
-    pub(super) peer: String,
+    /// Where it leads.
+    pub(super) host: Host,
     /// Channel binding data when it is encrypted and the certificate allows it.
     pub(super) end_point: Option<Vec<u8>>,
 }
@@ -60,9 +61,9 @@ enum Encryption {
     Always,
 }
 
-/// Attempts in libpq's order; the next one is made only when the server refuses the login.
-fn attempts(mode: SslMode, host: &str) -> &'static [Encryption] {
-    if host.starts_with('/') {
+/// Ways to encrypt in libpq's order; the next one is tried only when the server refuses the login.
+fn ways(mode: SslMode, host: &Host) -> &'static [Encryption] {
+    if host.is_socket() {
         return &[Encryption::Never];
     }
     match mode {
@@ -73,77 +74,107 @@ fn attempts(mode: SslMode, host: &str) -> &'static [Encryption] {
     }
 }
 
-/// Streams to the configured hosts, one after another, until a log-in succeeds or there is nothing
-/// left to try.
+/// Streams to the configured hosts, and to each address of a host, one after another, until a
+/// log-in succeeds on a server that will do or there is nothing left to try.
 #[derive(Debug)]
 pub(super) struct Attempts<'a> {
     db: &'a Database,
-    left: VecDeque<(&'a str, Encryption)>,
-    /// Host of the stream handed out last.
-    current: &'a str,
+    servers: VecDeque<(Host, SessionTarget)>,
+    /// Server of the stream handed out last, and what it has to be.
+    current: Option<(Host, SessionTarget)>,
+    /// Ways to encrypt that are left for it.
+    ways: VecDeque<Encryption>,
     unreachable: Option<Failure>,
 }
 
 impl<'a> Attempts<'a> {
     pub(super) fn new(db: &'a Database) -> Self {
-        let each = |host: &'a String| {
-            let host = host.as_str();
-            attempts(db.tls.mode, host)
-                .iter()
-                .map(move |encryption| (host, *encryption))
+        let rounds: &[SessionTarget] = match db.target {
+            SessionTarget::PreferStandby => &[SessionTarget::Standby, SessionTarget::Any],
+            ref target => std::slice::from_ref(target),
+        };
+        let each = |target: &SessionTarget| {
+            let target = *target;
+            db.hosts.iter().map(move |host| (host.clone(), target))
         };
         Self {
             db,
-            left: db.hosts.iter().flat_map(each).collect(),
-            current: "",
+            servers: rounds.iter().flat_map(each).collect(),
+            current: None,
+            ways: VecDeque::new(),
             unreachable: None,
         }
     }
 
     /// The next open stream, or the failure of all that was tried.
     pub(super) async fn next(&mut self) -> Result<Opened, Failure> {
-        while let Some((host, encryption)) = self.left.pop_front() {
-            self.current = host;
-            match within(self.db, host, open_stream(self.db, host, encryption)).await {
-                Ok((stream, end_point)) => {
-                    return Ok(Opened {
-                        stream,
-                        peer: peer(self.db, host),
-                        end_point,
-                    });
+        loop {
+            if let (Some((host, _)), Some(encryption)) = (&self.current, self.ways.pop_front()) {
+                let host = host.clone();
+                match within(self.db, &host, open_stream(self.db, &host, encryption)).await {
+                    Ok((stream, end_point)) => {
+                        return Ok(Opened {
+                            stream,
+                            host,
+                            end_point,
+                        });
+                    }
+                    Err(failure) => self.failed(failure)?,
                 }
-                Err(failure) => self.failed(failure)?,
+                continue;
+            }
+            let Some((host, target)) = self.servers.pop_front() else {
+                return Err(self
+                    .unreachable
+                    .take()
+                    .unwrap_or_else(|| Failure::config("database.hostname names no host")));
+            };
+            if host.is_socket() || host.address.is_some() {
+                self.ways = ways(self.db.tls.mode, &host).iter().copied().collect();
+                self.current = Some((host, target));
+                continue;
+            }
+            match within(self.db, &host, addresses(&host)).await {
+                Ok(found) => {
+                    for host in found.into_iter().rev() {
+                        self.servers.push_front((host, target));
+                    }
+                }
+                Err(failure) => self.pass_over(failure),
             }
         }
-        Err(self
-            .unreachable
-            .take()
-            .unwrap_or_else(|| Failure::config("database.hostname names no host")))
     }
 
-    /// Takes the failure of a log-in over the stream handed out last. A host that cannot be reached
-    /// is passed over; a refusal can only be changed by encrypting or not.
+    /// Takes the failure of a log-in over the stream handed out last. A server that cannot be
+    /// reached, or is not what was asked for, is passed over; a refusal can only be changed by
+    /// encrypting or not.
     pub(super) fn failed(&mut self, failure: Failure) -> Result<(), Failure> {
         match failure.class() {
             Class::Retriable => {
-                let current = self.current;
-                self.left.retain(|(host, _)| *host != current);
-                self.unreachable = Some(match self.unreachable.take() {
-                    None => failure,
-                    Some(earlier) => Failure::retriable(format!("{earlier}; then {failure}")),
-                });
+                self.ways.clear();
+                self.pass_over(failure);
                 Ok(())
             }
-            Class::Config
-                if self
-                    .left
-                    .front()
-                    .is_some_and(|(host, _)| *host == self.current) =>
-            {
-                Ok(())
-            }
+            Class::Config if !self.ways.is_empty() => Ok(()),
             _ => Err(failure),
         }
+    }
+
+    fn pass_over(&mut self, failure: Failure) {
+        let stopping = failure.is_server_stopping();
+        self.unreachable = Some(match self.unreachable.take() {
+            None => failure,
+            // The addresses of one host often fail in the same words.
+            Some(earlier) if earlier.to_string() == failure.to_string() => earlier,
+            Some(earlier) => {
+                let stopping = stopping || earlier.is_server_stopping();
+                let both = Failure::retriable(format!("{earlier}; then {failure}"));
+                match stopping {
+                    true => both.about_server_stopping(),
+                    false => both,
+                }
+            }
+        });
     }
 
     /// Bounds a log-in over the stream handed out last.
@@ -151,54 +182,108 @@ impl<'a> Attempts<'a> {
         &self,
         log_in: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        within(self.db, self.current, log_in).await
+        match &self.current {
+            Some((host, _)) => within(self.db, host, log_in).await,
+            None => log_in.await,
+        }
+    }
+
+    /// What the server of the stream handed out last has to be; `None` when any will do.
+    pub(super) fn role(&self) -> Option<Role<'_>> {
+        match &self.current {
+            Some((host, target)) if *target != SessionTarget::Any => Some(Role {
+                host,
+                target: *target,
+            }),
+            _ => None,
+        }
     }
 }
 
+/// What a server has to be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Role<'a> {
+    host: &'a Host,
+    target: SessionTarget,
+}
+
+impl Role<'_> {
+    /// Asks a server for the two answers that [`Role::check`] takes, `t` or `f`, `on` or `off`.
+    pub(super) const QUERY: &'static str =
+        "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')";
+
+    /// Whether the server will do.
+    pub(super) fn check(
+        self,
+        in_recovery: Option<&str>,
+        read_only: Option<&str>,
+    ) -> Result<(), Failure> {
+        let standby = in_recovery == Some("t");
+        let read_only = standby || read_only == Some("on");
+        let (will_do, is) = match self.target {
+            SessionTarget::Any | SessionTarget::PreferStandby => (true, ""),
+            SessionTarget::ReadWrite => (!read_only, "it takes no writes"),
+            SessionTarget::ReadOnly => (read_only, "it takes writes"),
+            SessionTarget::Primary => (!standby, "it is a standby"),
+            SessionTarget::Standby => (standby, "it is a primary"),
+        };
+        if will_do {
+            return Ok(());
+        }
+        Err(Failure::retriable(format!(
+            "connect to {}: {is}, and database.target.session.attrs asks for {}",
+            self.host,
+            self.target.word()
+        )))
+    }
+}
+
+/// Several hosts share the time: one that swallows everything must not use it up.
 async fn within<T>(
     db: &Database,
-    host: &str,
+    host: &Host,
     attempt: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    match tokio::time::timeout(db.connect_timeout, attempt).await {
+    let hosts = u32::try_from(db.hosts.len()).unwrap_or(u32::MAX).max(1);
+    let limit = db.connect_timeout / hosts;
+    match tokio::time::timeout(limit, attempt).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Failure::retriable(format!(
-            "connect to {}: no answer within {} ms (connection.validation.timeout.ms)",
-            peer(db, host),
-            db.connect_timeout.as_millis()
+            "connect to {host}: no answer within {} ms (connection.validation.timeout.ms)",
+            limit.as_millis()
         ))),
     }
 }
 
-fn peer(db: &Database, host: &str) -> String {
-    if host.starts_with('/') {
-        socket_path(host, db.port)
-    } else {
-        format!("{host}:{}", db.port)
+/// The host once for each of its addresses.
+async fn addresses(host: &Host) -> Result<Vec<Host>, Failure> {
+    let reach = |error| Failure::retriable(format!("connect to {host}")).caused_by(error);
+    let found: Vec<Host> = tokio::net::lookup_host((host.name.as_str(), host.port))
+        .await
+        .map_err(reach)?
+        .map(|address| Host {
+            address: Some(address),
+            ..host.clone()
+        })
+        .collect();
+    if found.is_empty() {
+        let nothing = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        return Err(reach(nothing));
     }
-}
-
-fn socket_path(folder: &str, port: u16) -> String {
-    format!("{folder}/.s.PGSQL.{port}")
+    Ok(found)
 }
 
 async fn open_stream(
     db: &Database,
-    host: &str,
+    host: &Host,
     encryption: Encryption,
 ) -> Result<(Stream, Option<Vec<u8>>), Failure> {
-    if host.starts_with('/') {
-        let path = socket_path(host, db.port);
-        let stream = UnixStream::connect(&path)
-            .await
-            .map_err(|error| Failure::retriable(format!("connect to {path}")).caused_by(error))?;
+    let reach = |error| Failure::retriable(format!("connect to {host}")).caused_by(error);
+    let Some(address) = host.address else {
+        let stream = UnixStream::connect(host.to_string()).await.map_err(reach)?;
         return Ok((Stream::Unix(stream), None));
-    }
-    let reach =
-        |error| Failure::retriable(format!("connect to {host}:{}", db.port)).caused_by(error);
-    let mut tcp = connect(host, db.port, db.tcp_keepalive)
-        .await
-        .map_err(reach)?;
+    };
+    let mut tcp = connect(address, db.tcp_keepalive).await.map_err(reach)?;
     if encryption == Encryption::Never {
         return Ok((Stream::Tcp(tcp), None));
     }
@@ -207,16 +292,15 @@ async fn open_stream(
             return Ok((Stream::Tcp(tcp), None));
         }
         return Err(Failure::config(format!(
-            "connect to {host}:{}: database.sslmode asks for TLS, but the server has none",
-            db.port
+            "connect to {host}: database.sslmode asks for TLS, but the server has none"
         ))
         .about_access());
     }
     let connector = TlsConnector::from(Arc::new(tls::client_config(&db.tls)?));
     let stream = connector
-        .connect(tls::server_name(host)?, tcp)
+        .connect(tls::server_name(&host.name)?, tcp)
         .await
-        .map_err(|error| tls::handshake_failure(host, error))?;
+        .map_err(|error| tls::handshake_failure(&host.name, error))?;
     let end_point = stream
         .get_ref()
         .1
@@ -226,28 +310,19 @@ async fn open_stream(
     Ok((Stream::Tls(Box::new(stream)), end_point))
 }
 
-/// Connects to the first address of `host` that answers.
-async fn connect(host: &str, port: u16, keepalive: bool) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in tokio::net::lookup_host((host, port)).await? {
-        let socket = if address.is_ipv4() {
-            TcpSocket::new_v4()?
-        } else {
-            TcpSocket::new_v6()?
-        };
-        // Before connecting, since the window's scale is agreed on then.
-        if let Some(size) = receive_buffer() {
-            socket.set_recv_buffer_size(size)?;
-        }
-        match socket.connect(address).await {
-            Ok(tcp) => {
-                prepare(&tcp, keepalive)?;
-                return Ok(tcp);
-            }
-            Err(error) => last = error,
-        }
+async fn connect(address: SocketAddr, keepalive: bool) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    // Before connecting, since the window's scale is agreed on then.
+    if let Some(size) = receive_buffer() {
+        socket.set_recv_buffer_size(size)?;
     }
-    Err(last)
+    let tcp = socket.connect(address).await?;
+    prepare(&tcp, keepalive)?;
+    Ok(tcp)
 }
 
 /// A fixed size switches the kernel's own tuning off, which is a gain only where the system allows

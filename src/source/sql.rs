@@ -12,15 +12,16 @@ use tokio_postgres::config::{SslMode, SslNegotiation};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
-use super::socket::{Attempts, Opened, Stream};
+use super::socket::{Attempts, Opened, Role, Stream};
 use super::sqlstate::{Doing, ServerError};
-use crate::config::Database;
+use crate::config::{Database, Host};
 use crate::error::Failure;
 use crate::lsn::Lsn;
 
 /// One ordinary connection. It may be shared: statements queue up behind one another.
 pub struct Session {
     client: Client,
+    host: Host,
     query_timeout: Option<Duration>,
 }
 
@@ -53,7 +54,12 @@ impl Session {
         let mut attempts = Attempts::new(db);
         let session = loop {
             let opened = attempts.next().await?;
-            match attempts.within(log_in(db, purpose, opened)).await {
+            let log_in = async {
+                let session = log_in(db, purpose, opened).await?;
+                session.serve(attempts.role()).await?;
+                Ok(session)
+            };
+            match attempts.within(log_in).await {
                 Ok(session) => break session,
                 Err(failure) => attempts.failed(failure)?,
             }
@@ -64,6 +70,18 @@ impl Session {
                 .await?;
         }
         Ok(session)
+    }
+
+    /// The server this session is with, out of all that are configured.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Checks that the server is what it has to be.
+    async fn serve(&self, role: Option<Role<'_>>) -> Result<(), Failure> {
+        let Some(role) = role else { return Ok(()) };
+        let row = self.row("ask the server for its role", Role::QUERY).await?;
+        role.check(row.get(0), row.get(1))
     }
 
     /// Which server this is.
@@ -168,7 +186,7 @@ async fn within<T>(
 }
 
 async fn log_in(db: &Database, purpose: &str, opened: Opened) -> Result<Session, Failure> {
-    let attempt = format!("log in to {} as {:?}", opened.peer, db.user);
+    let attempt = format!("log in to {} as {:?}", opened.host, db.user);
     let encrypted = matches!(opened.stream, Stream::Tls(_));
     let mut config = tokio_postgres::Config::new();
     config
@@ -185,7 +203,7 @@ async fn log_in(db: &Database, purpose: &str, opened: Opened) -> Result<Session,
     if let Some(password) = &db.password {
         config.password(password.reveal());
     }
-    let end_point = opened.end_point;
+    let (host, end_point) = (opened.host, opened.end_point);
     let (client, connection) = config
         .connect_raw(opened.stream, ReadyTls { end_point })
         .await
@@ -197,6 +215,7 @@ async fn log_in(db: &Database, purpose: &str, opened: Opened) -> Result<Session,
     tokio::spawn(async move { connection.await.ok() });
     let session = Session {
         client,
+        host,
         query_timeout: (!db.query_timeout.is_zero()).then_some(db.query_timeout),
     };
     let settings = super::session_settings(server_major);

@@ -34,6 +34,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// A slot being streamed.
 pub struct Source {
     connection: Connection,
+    backend_pid: i32,
     /// `stream from slot "x"`, for messages.
     attempt: String,
     relations: Relations,
@@ -77,10 +78,12 @@ impl Source {
         database: Database,
         options: StartOptions,
         sender_timeout: Option<Duration>,
+        backend_pid: i32,
     ) -> Self {
         let patience = sender_timeout.unwrap_or(DEFAULT_SENDER_TIMEOUT);
         Self {
             connection,
+            backend_pid,
             attempt: format!("stream from slot \"{}\"", options.slot),
             relations: Relations::new(options.tables),
             transactions: Transactions::new(options.skip),
@@ -101,6 +104,11 @@ impl Source {
                 answer_by: None,
             },
         }
+    }
+
+    /// The server's process that streams to us, as `pg_replication_slots.active_pid` shows it.
+    pub fn backend_pid(&self) -> i32 {
+        self.backend_pid
     }
 
     /// Waits until [`Source::next_event`] has something to read. Cancel-safe.

@@ -1,5 +1,6 @@
 //! A Postgres of our own.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use postgres::{Client, NoTls};
 
 use super::cleanup::{self, Service, Signal};
+use super::kafka::cache;
 use super::{random, wait};
 
 /// The superuser.
@@ -44,6 +46,7 @@ pub(crate) enum Shutdown {
 /// One server, possibly stopped.
 #[derive(Debug)]
 pub(crate) struct Postgres {
+    bin: PathBuf,
     folder: PathBuf,
     port: u16,
     settings: Mutex<Vec<(String, String)>>,
@@ -59,17 +62,39 @@ impl Postgres {
 
     /// A server for one test, which may stop or kill it; `settings` override the kit's.
     pub(crate) fn private(settings: &[(&str, &str)]) -> Arc<Postgres> {
-        let folder = cleanup::run_folder().join(random::name("postgres"));
-        run(Command::new("cp").arg("-a").arg(template()).arg(&folder));
-        let server = Self::over(folder, settings);
+        Self::installed(bin(), settings)
+    }
+
+    /// As [`Postgres::private`], of this major version or a newer one.
+    pub(crate) fn at_least(major: u32, settings: &[(&str, &str)]) -> Arc<Postgres> {
+        Self::installed(&bin_of(major), settings)
+    }
+
+    /// A server of another cluster: all others here have one system identifier.
+    pub(crate) fn stranger() -> Arc<Postgres> {
+        let server = Self::of(bin(), &initialise(bin()), &[]);
         server.start();
         Arc::new(server)
     }
 
-    /// A stopped server over an existing data folder.
-    fn over(folder: PathBuf, settings: &[(&str, &str)]) -> Self {
+    fn installed(bin: &Path, settings: &[(&str, &str)]) -> Arc<Postgres> {
+        let server = Self::over(bin, settings);
+        server.start();
+        Arc::new(server)
+    }
+
+    /// A stopped server over a fresh data folder. All have the same system identifier.
+    fn over(bin: &Path, settings: &[(&str, &str)]) -> Self {
+        Self::of(bin, &template(bin), settings)
+    }
+
+    /// A stopped server over a copy of `data`.
+    fn of(bin: &Path, data: &Path, settings: &[(&str, &str)]) -> Self {
+        let folder = cleanup::run_folder().join(random::name("postgres"));
+        run(Command::new("cp").arg("-a").arg(data).arg(&folder));
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Self {
+            bin: bin.to_owned(),
             folder,
             port: random::free_port(),
             settings: Mutex::new(SETTINGS.iter().chain(settings).map(own).collect()),
@@ -139,7 +164,7 @@ impl Postgres {
             .append(true)
             .open(self.folder.join("server.log"))
             .unwrap();
-        let mut command = as_server(&bin().join("postgres"));
+        let mut command = as_server(&self.bin.join("postgres"));
         command
             .arg("-D")
             .arg(&self.folder)
@@ -157,6 +182,56 @@ impl Postgres {
         let mut service = self.service.lock().unwrap();
         assert!(service.is_none(), "the server runs already");
         *service = Some(Service::start(&mut command, "QUIT"));
+    }
+
+    /// A standby of this server, which must be as fresh as [`Postgres::primary`] gives it, under the
+    /// name `standby`. It has the same history: it began as a copy of the same folder, and reads
+    /// everything since from the primary.
+    pub(crate) fn standby(&self, settings: &[(&str, &str)]) -> Arc<Postgres> {
+        let standby = Self::over(&self.bin, settings);
+        let upstream = format!(
+            "host=127.0.0.1 port={} user={USER} password={PASSWORD} dbname=postgres \
+             application_name=standby",
+            self.port
+        );
+        standby.set("primary_conninfo", &upstream);
+        standby.set("primary_slot_name", "standby");
+        standby.set("hot_standby_feedback", "on");
+        standby.set("wal_receiver_status_interval", "100ms");
+        standby.set("wal_retrieve_retry_interval", "200ms");
+        standby.write_file("standby.signal", "");
+        standby.start();
+        Arc::new(standby)
+    }
+
+    /// A server that a standby can follow; of version 17 or later, and then standbys carry its
+    /// failover slots and get rows before these slots do.
+    pub(crate) fn primary(major: u32, settings: &[(&str, &str)]) -> Arc<Postgres> {
+        let mut own = vec![("wal_keep_size", "256MB")];
+        if major >= 17 {
+            own.push(("synchronized_standby_slots", "standby"));
+        }
+        own.extend(settings);
+        let server = Self::at_least(major, &own);
+        server
+            .connect("postgres")
+            .batch_execute("select pg_create_physical_replication_slot('standby', true)")
+            .unwrap();
+        server
+    }
+
+    /// Makes a standby a primary.
+    pub(crate) fn promote(&self) {
+        let promoted = self
+            .connect("postgres")
+            .query_one("select pg_promote()", &[])
+            .unwrap();
+        assert!(promoted.get::<_, bool>(0), "promoted in time");
+    }
+
+    /// Whether it runs.
+    pub(crate) fn is_running(&self) -> bool {
+        self.service.lock().unwrap().is_some()
     }
 
     /// Stops the server; returns how long it took.
@@ -244,6 +319,37 @@ fn bin() -> &'static Path {
     &BIN
 }
 
+/// The same for a server of this major version or a newer one.
+fn bin_of(major: u32) -> PathBuf {
+    static FOUND: LazyLock<Mutex<HashMap<u32, PathBuf>>> = LazyLock::new(Mutex::default);
+    let mut found = FOUND.lock().unwrap();
+    let bin = found.entry(major).or_insert_with(|| {
+        if version(bin()) >= major {
+            return bin().to_owned();
+        }
+        let bin = cache().join(format!("postgres-{major}")).join("bin");
+        assert!(
+            bin.join("initdb").exists(),
+            "no Postgres {major} in {}: run `make services`",
+            bin.display()
+        );
+        reachable(bin)
+    });
+    bin.clone()
+}
+
+fn version(bin: &Path) -> u32 {
+    let output = as_server(&bin.join("postgres"))
+        .arg("--version")
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let digits = text.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let end = digits.find(|c: char| !c.is_ascii_digit());
+    digits[..end.unwrap_or(digits.len())].parse().unwrap()
+}
+
 fn newest_installed() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     versions
@@ -268,7 +374,7 @@ fn reachable(bin: PathBuf) -> PathBuf {
     if runs {
         return bin;
     }
-    let copy = cleanup::run_folder().join("postgres-installation");
+    let copy = cleanup::run_folder().join(random::name("postgres-installation"));
     run(Command::new("cp")
         .arg("-a")
         .arg(bin.parent().unwrap())
@@ -278,30 +384,36 @@ fn reachable(bin: PathBuf) -> PathBuf {
 }
 
 /// An initialised data folder, copied for each server: `initdb` takes a second, a copy does not.
-fn template() -> &'static Path {
-    static TEMPLATE: LazyLock<PathBuf> = LazyLock::new(|| {
-        let folder = cleanup::folder("template");
-        let data = folder.join("data");
-        std::fs::create_dir(&data).unwrap();
-        let password = folder.join("password");
-        std::fs::write(&password, PASSWORD).unwrap();
-        if let Some(user) = other_user() {
-            run(Command::new("chown").arg(user).args([&data, &password]));
-        }
-        run(as_server(&bin().join("initdb"))
-            .arg("-D")
-            .arg(&data)
-            .args(["-U", USER, "--encoding=UTF8", "--locale=C", "--no-sync"])
-            .args([
-                "--auth-local=trust",
-                "--auth-host=scram-sha-256",
-                "--pwfile",
-            ])
-            .arg(&password)
-            .current_dir("/"));
-        data
-    });
-    &TEMPLATE
+fn template(bin: &Path) -> PathBuf {
+    static TEMPLATES: LazyLock<Mutex<HashMap<PathBuf, PathBuf>>> = LazyLock::new(Mutex::default);
+    let mut templates = TEMPLATES.lock().unwrap();
+    let made = templates
+        .entry(bin.to_owned())
+        .or_insert_with(|| initialise(bin));
+    made.clone()
+}
+
+fn initialise(bin: &Path) -> PathBuf {
+    let folder = cleanup::folder("template");
+    let data = folder.join("data");
+    std::fs::create_dir(&data).unwrap();
+    let password = folder.join("password");
+    std::fs::write(&password, PASSWORD).unwrap();
+    if let Some(user) = other_user() {
+        run(Command::new("chown").arg(user).args([&data, &password]));
+    }
+    run(as_server(&bin.join("initdb"))
+        .arg("-D")
+        .arg(&data)
+        .args(["-U", USER, "--encoding=UTF8", "--locale=C", "--no-sync"])
+        .args([
+            "--auth-local=trust",
+            "--auth-host=scram-sha-256",
+            "--pwfile",
+        ])
+        .arg(&password)
+        .current_dir("/"));
+    data
 }
 
 /// Postgres refuses to run as root: the user it runs as instead.

@@ -139,6 +139,11 @@ impl Scene {
         self.client = self.connect();
     }
 
+    /// Connects to another database of the scene's server.
+    pub(crate) fn reconnect_to(&mut self, database: &str) {
+        self.client = self.postgres.connect(database);
+    }
+
     /// Inserts one event with the payload `{"n": n}`.
     pub(crate) fn event(&mut self, key: &str, n: i64) {
         self.events("order", key, n, n);

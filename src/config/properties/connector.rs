@@ -20,8 +20,8 @@ pub(in super::super) static DATABASE: Family = Family {
             table for snapshots.",
     prefix: "",
     properties: &[
-        works("database.hostname", Kind::List, "", "Host name or address, or the folder of a Unix socket. Required."),
-        works("database.port", Kind::Number(1, 65535), "5432", "Port."),
+        works("database.hostname", Kind::List, "", "Host name or address, or the folder of a Unix socket. Required. Several are tried in this order until one lets us in and is what `database.target.session.attrs` asks for; each may bring its port: `db1,db2:5433`."),
+        works("database.port", Kind::Ports, "5432", "Port of the hosts that bring none: one for all, or one for each."),
         works("database.user", Kind::Text, "", "Role. Required."),
         works("database.password", Kind::Secret, "", "Its password."),
         works("database.dbname", Kind::Text, "", "Database. Required."),
@@ -34,7 +34,7 @@ pub(in super::super) static DATABASE: Family = Family {
         works("database.tcpKeepAlive", Kind::Flag, "true", "TCP keepalive."),
         works("database.initial.statements", Kind::Text, "", "SQL for each new ordinary connection, separated by `;` (`;;` is a semicolon)."),
         works("database.query.timeout.ms", Kind::Millis(0), "600000", "Longest time a query may take; 0 is no limit."),
-        works("connection.validation.timeout.ms", Kind::Millis(1), "60000", "Longest time an attempt to connect may take."),
+        works("connection.validation.timeout.ms", Kind::Millis(1), "60000", "Longest time an attempt to connect may take. Several hosts share it."),
         refused("driver.<setting…>", Kind::Secret, "", "Settings of the JDBC driver.", "there is no JDBC driver; use the `database.*` properties"),
     ],
 };

@@ -16,6 +16,49 @@ pub(in super::super) static OWN: Family = Family {
              goes on as if the line were not there.",
         ),
         works(
+            "database.target.session.attrs",
+            Kind::Choice(&[
+                "any",
+                "read-write",
+                "read-only",
+                "primary",
+                "standby",
+                "prefer-standby",
+            ]),
+            "",
+            "Which of the hosts of `database.hostname` will do, in libpq's words. When absent: \
+             `primary` with several hosts, `any` with one. Streaming from a standby needs Postgres \
+             16, and a slot and a publication that are there.",
+        ),
+        works(
+            "slot.retained.wal.warn.bytes",
+            Kind::Number(0, i64::MAX),
+            "0",
+            "Warn when the slot holds back at least so many bytes of WAL; 0 is never.",
+        ),
+        works(
+            "slot.retained.wal.unready.bytes",
+            Kind::Number(0, i64::MAX),
+            "0",
+            "Fail the readiness probe while the slot holds back at least so many bytes of WAL; 0 is \
+             never.",
+        ),
+        works(
+            "slot.retained.wal.drop.bytes",
+            Kind::Number(0, i64::MAX),
+            "0",
+            "Drop the slot and stop with exit code 3 when it holds back at least so many bytes of \
+             WAL, so that the server does not run out of disk; rows that were not delivered by then \
+             are given up. 0 is never.",
+        ),
+        works(
+            "slot.retained.wal.drop.after.ms",
+            Kind::Millis(0),
+            "60000",
+            "How long the slot must have been at or above `slot.retained.wal.drop.bytes` without \
+             coming down before it is dropped; a backlog that is being worked off is left alone.",
+        ),
+        works(
             "record.timestamp",
             Kind::Choice(&["commit", "processing"]),
             "commit",

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::server::Server;
-use crate::config::{Database, Secret, SslMode};
+use crate::config::{Database, Host, Secret, SslMode};
 use crate::error::{Class, Failure};
 use crate::source::{Replication, Session};
 
@@ -88,7 +88,7 @@ async fn channel_binding_follows_the_digest_of_the_certificate() {
             .unwrap();
         server.host_based_access("hostssl all,replication all all scram-sha-256\n");
         let mut database = server.database();
-        database.hosts = vec!["localhost".to_owned()];
+        database.hosts = vec![Host::new("localhost", server.port)];
         "cdc".clone_into(&mut database.user);
         database.password = Some(Secret::new("secret"));
         database.tls.root_cert = authority.path("ca.crt");
@@ -120,7 +120,7 @@ async fn each_mode_verifies_what_it_promises() {
     authority.openssl("pkcs8 -topk8 -nocrypt -in client.key -outform DER -out client.pk8");
     let server = Server::start_with_tls(dir.path(), "server");
     let mut database = server.database();
-    database.hosts = vec!["localhost".to_owned()];
+    database.hosts = vec![Host::new("localhost", server.port)];
 
     for (mode, root, complaint) in [
         (SslMode::Require, "other.crt", None),
@@ -162,9 +162,9 @@ async fn hosts_are_tried_in_order_and_sockets_have_no_tls() {
     let server = Server::start(&[]);
     let mut database = server.database();
     database.hosts = vec![
-        "/nowhere".to_owned(),
-        "127.0.0.2".to_owned(),
-        server.socket_dir(),
+        Host::new("/nowhere", server.port),
+        Host::new("127.0.0.2", server.port),
+        Host::new(server.socket_dir(), server.port),
     ];
     both(&database).await.unwrap();
     database.hosts.pop();
@@ -175,7 +175,7 @@ async fn hosts_are_tried_in_order_and_sockets_have_no_tls() {
         text.contains("/nowhere") && text.contains("127.0.0.2"),
         "{text}"
     );
-    database.hosts = vec!["127.0.0.1".to_owned()];
+    database.hosts = vec![Host::new("127.0.0.1", server.port)];
     database.tls.mode = SslMode::VerifyFull;
     database.tls.root_cert = None;
     let text = refused(&database).await.to_string();

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::config::{Database, NameFilter, Pattern, Secret, Slot, SslMode, TableFilter, Tls};
+use crate::config::{
+    Database, Host, NameFilter, Pattern, Secret, SessionTarget, Slot, SslMode, TableFilter, Tls,
+};
 use crate::lsn::Lsn;
 use crate::source::{Replication, Session, Source, StartOptions};
 
@@ -120,8 +122,8 @@ impl Server {
 
     pub(super) fn database(&self) -> Database {
         Database {
-            hosts: vec!["127.0.0.1".to_owned()],
-            port: self.port,
+            hosts: vec![Host::new("127.0.0.1", self.port)],
+            target: SessionTarget::Any,
             user: "postgres".to_owned(),
             password: Some(Secret::new("secret")),
             dbname: "postgres".to_owned(),
@@ -167,6 +169,7 @@ pub(super) fn slot(name: &str) -> Slot {
         failover: false,
         drop_on_stop: false,
         stream_params: Vec::new(),
+        guard: crate::config::SlotGuard::default(),
     }
 }
 
