@@ -16,10 +16,10 @@ export WALPOST_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/walpost
 # The build that torture and soak run; `dev` is the one that the tests have already.
 PROFILE ?= dev
 TORTURE = $(CARGO) test --profile $(PROFILE) --locked --quiet --test torture --
-export ROUNDS SEED FROM MODE EVERY
+export ROUNDS SEED FROM MODE EVERY SOAK_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test torture torture-check test-matrix bench lint deny fuzz services clean
+.PHONY: help build demo test torture torture-check soak test-matrix bench lint deny fuzz services clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ torture: services ## ROUNDS random rounds of faults and load (SEED, FROM, MODE, 
 
 torture-check: services ## the checker of `torture` finds a walpost that breaks its promises
 	@$(CARGO) test --profile $(PROFILE) --locked --quiet --features sabotage --test torture -- check
+
+soak: services ## steady load with reconnects for SOAK_SECONDS; memory and descriptors stay flat
+	@$(TORTURE) soak
 
 test-matrix: ## the integration tests over every Postgres version (POSTGRES_VERSIONS="14 18")
 	@tests/services/install.sh debezium

@@ -1,5 +1,5 @@
 //! `make torture`: random faults under a random load, and after each round the comparison of what
-//! Kafka holds with what was committed.
+//! Kafka holds with what was committed. With `check` or `soak`, see these modules.
 //!
 //! The seed fixes load and faults of every round. A round that fails is printed, with the command
 //! that runs it again.
@@ -19,6 +19,7 @@ mod load;
 mod plan;
 mod round;
 mod settings;
+mod soak;
 mod stage;
 mod tally;
 
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     let settings = Settings::from_environment();
     let code = match std::env::args().nth(1).as_deref() {
         Some("check") => check::every_breach_is_found(&settings),
+        Some("soak") => soak::stays_flat(&settings),
         _ => tortured(&settings),
     };
     cleanup::finish();

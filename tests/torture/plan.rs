@@ -166,6 +166,34 @@ impl Plan {
         }
     }
 
+    /// A few seconds of steady load with one fault that costs a connection, but no process.
+    pub(crate) fn steady(rng: &mut fastrand::Rng, round: u64) -> Self {
+        let writer = |rng: &mut fastrand::Rng| {
+            let mut work = Vec::new();
+            for _ in 0..120 {
+                let mut steps = steps(rng);
+                steps.push(Step::Sleep(milliseconds(rng, 10..40)));
+                let commit = rng.u8(..6) > 0;
+                work.push(Work::Transaction { steps, commit });
+            }
+            work
+        };
+        let writers = (0..3).map(|_| writer(rng)).collect();
+        let down = |link| Fault::Storm(link, Weather::Down, Duration::from_millis(300));
+        let fault = [
+            Fault::Cut(Link::Postgres),
+            Fault::Cut(Link::Kafka),
+            Fault::EndWalsender,
+            down(Link::Postgres),
+            down(Link::Kafka),
+        ][usize::try_from(round % 5).unwrap()];
+        Self {
+            round,
+            writers,
+            faults: vec![(milliseconds(rng, 500..2_000), fault)],
+        }
+    }
+
     /// The same load without its faults.
     pub(crate) fn calm(mut self) -> Self {
         self.faults.clear();

@@ -1,6 +1,7 @@
 //! What the caller asks for, and how a run is stopped.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::support::checker::Promise;
 
@@ -21,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) rounds: u64,
     /// `MODE`: one promise only; both in turn otherwise.
     mode: Option<Promise>,
+    /// `SOAK_SECONDS`: how long a soak lasts.
+    pub(crate) soak: Duration,
     /// `EVERY`: rounds between two lines of progress.
     pub(crate) every: u64,
 }
@@ -38,6 +41,7 @@ impl Settings {
                 Some("exactly-once") => Some(Promise::ExactlyOnce),
                 Some(other) => panic!("MODE is at-least-once, exactly-once or both, not {other}"),
             },
+            soak: Duration::from_secs(number("SOAK_SECONDS").unwrap_or(3600)),
             every: number("EVERY").unwrap_or(25),
         };
         let again = settings.clone();

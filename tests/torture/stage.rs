@@ -305,6 +305,7 @@ fn files(
     let mut worker = scene
         .worker()
         .set("bootstrap.servers", &kafka)
+        .set("request.timeout.ms", "3000")
         .set("task.shutdown.graceful.timeout.ms", "1000");
     if store == Store::File {
         for property in ["topic", "partitions", "replication.factor"] {

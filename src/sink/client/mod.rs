@@ -54,6 +54,9 @@ impl Settings {
         // Java sets SO_KEEPALIVE on every connection.
         out.set("socket.keepalive.enable", "", "true");
         out.set("connections.max.idle.ms", "", "540000");
+        // Java's request.timeout.ms. librdkafka waits twice as long for an answer on a dead line:
+        // as long as a stored position may take, which would then fail instead of being sent again.
+        out.set("socket.timeout.ms", "", "30000");
         security::translate(java, &mut out);
         for (name, value) in &java.0 {
             if !security::owns(name) {

@@ -22,6 +22,14 @@ fn problem(pairs: &[(&str, &str)]) -> String {
 }
 
 #[test]
+fn a_request_on_a_dead_line_is_given_up_and_sent_again_before_a_position_fails() {
+    for role in [Role::Producer, Role::Admin, Role::Consumer] {
+        let settings = Settings::translate(&properties(&[]), role, "test").unwrap();
+        assert_eq!(settings.get("socket.timeout.ms"), Some("30000"), "{role:?}");
+    }
+}
+
+#[test]
 fn java_names_become_librdkafkas() {
     for (java, value, ours, translated_value) in [
         ("linger.ms", "7", "linger.ms", "7"),
