@@ -14,6 +14,9 @@ use std::str::FromStr;
 pub struct Lsn(NonZeroU64);
 
 impl Lsn {
+    /// The first position there could be.
+    pub const MIN: Self = Self(NonZeroU64::MIN);
+
     /// The position at byte `raw`, or `None` for Postgres' invalid position 0.
     pub fn new(raw: u64) -> Option<Self> {
         NonZeroU64::new(raw).map(Self)
@@ -112,6 +115,15 @@ impl ResumePoint {
     pub fn idle(wal_end: Lsn) -> Self {
         Self {
             lsn: wal_end,
+            commit: None,
+        }
+    }
+
+    /// Just after a logical message outside of transactions: the server sends such a message again
+    /// only to who starts at it or before.
+    pub fn after_message(lsn: Lsn) -> Self {
+        Self {
+            lsn: Lsn(lsn.0.saturating_add(1)),
             commit: None,
         }
     }

@@ -84,3 +84,8 @@ pub struct Origin {
 /// Number of a table within one connector run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TableIndex(pub u8);
+
+impl TableIndex {
+    /// No table: the record of a position, which travels among the events.
+    pub const POSITION: Self = Self(u8::MAX);
+}

@@ -13,7 +13,7 @@ use super::validated::{
     Pattern, Publication, RecordTime, Slot, SlotGuard, Snapshot, SnapshotMode, SslMode,
     TableFilter, Tls, Transform, TransformKind, Worker,
 };
-use super::{converters, hosts, kafka, topics, transforms, value, values};
+use super::{converters, exactly_once, hosts, kafka, topics, transforms, value, values};
 
 /// Options of START_REPLICATION that decide what the stream looks like.
 const STREAM_PARAMS_OF_OURS: [&str; 6] = [
@@ -43,6 +43,12 @@ pub(super) fn read(
     let transforms = transforms::read(settings, findings);
     let tables = tables(&view, &transforms, settings, findings);
     let producer = kafka::producer(settings, worker_settings, &worker.client, findings);
+    let exactly_once = exactly_once::read(
+        settings,
+        worker_settings,
+        (worker, &name, &producer),
+        findings,
+    );
     let skipped = view.list("skipped.operations");
     let skips = |operation: &str| {
         skipped
@@ -76,6 +82,7 @@ pub(super) fn read(
         errors: error_policy(&view, &framework),
         own_offset_topic: framework.optional("offsets.storage.topic"),
         limits: limits(&view, &own),
+        exactly_once,
         topic_delimiter: view.text("topic.delimiter"),
         name,
         topic_prefix,

@@ -10,6 +10,7 @@ mod converters;
 mod date_pattern;
 mod differences;
 mod environment;
+mod exactly_once;
 mod files;
 mod hosts;
 mod java;

@@ -188,7 +188,7 @@ fn all_problems_are_told_at_once() {
         "f: slot.nmae: no such property; did you mean slot.name?",
         "f: database.port: \"0x1\" is not valid",
         "f: provide.transaction.metadata: \"true\" is refused",
-        "f: exactly.once.support: \"required\" is refused",
+        "f: exactly.once.support: required, but the worker has exactly.once.source.support=disabled",
         "f: table.exclude.list: contradicts table.include.list",
         "f: transforms.r.route.by.feild: no such property; did you mean transforms.r.route.by.field?",
         "f: transforms.x.type: the transform io.debezium.transforms.Filter",

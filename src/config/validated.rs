@@ -39,7 +39,7 @@ pub struct Worker {
     pub client: KafkaProperties,
     /// `topic.creation.enable`.
     pub topic_creation: bool,
-    /// `exactly.once.source.support`.
+    /// `exactly.once.source.support` is `enabled`.
     pub exactly_once: bool,
 }
 
@@ -164,6 +164,32 @@ pub struct Connector {
     pub own_offset_topic: Option<String>,
     /// Bounds on memory.
     pub limits: Limits,
+    /// Events and position in one Kafka transaction; `None` is at-least-once delivery.
+    pub exactly_once: Option<ExactlyOnce>,
+}
+
+/// `exactly.once.*` and `transaction.*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExactlyOnce {
+    /// `<group.id>-<connector>-0`, as Connect names it, so that each fences the other.
+    pub transactional_id: String,
+    /// When a transaction ends.
+    pub boundary: Boundary,
+    /// The producer's `transaction.timeout.ms`.
+    pub timeout: Duration,
+    /// `transaction.max.records`: a larger Postgres transaction is committed in parts.
+    pub max_records: u64,
+}
+
+/// `transaction.boundary`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Boundary {
+    /// When nothing more is waiting, at a bounded rate.
+    Poll,
+    /// After this time.
+    Interval(Duration),
+    /// With each Postgres transaction.
+    Connector,
 }
 
 impl Connector {

@@ -11,9 +11,10 @@ use serde_json::{Map, Value};
 
 use super::value::{self, KeyMatch};
 use crate::config::{Connector, KafkaProperties, OffsetTopic, Worker};
-use crate::error::{Class, Failure};
+use crate::error::Failure;
+use crate::lsn::ResumePoint;
 use crate::sink::client::{Admin, Ears, Plan, Role, Settings, read_topic};
-use crate::sink::{code_of, describe, failed_with, verdict};
+use crate::sink::{PositionRecord, code_of, describe, failed_with, position_refused};
 
 /// How long a topic just created may take to appear.
 const CREATION: Duration = Duration::from_secs(10);
@@ -165,8 +166,22 @@ impl KafkaStore {
                     .current()
                     .map_or(String::new(), |(text, _)| format!(" ({text})"));
                 let attempt = format!("store the position in topic {:?}{heard}", self.home.topic);
-                Err(not_stored(&attempt, code_of(&error)))
+                Err(position_refused(&attempt, code_of(&error)))
             }
+        }
+    }
+
+    /// The record that says `members`, for somebody else to produce.
+    pub(super) fn record(
+        &self,
+        members: Map<String, Value>,
+        at: Option<ResumePoint>,
+    ) -> PositionRecord {
+        PositionRecord {
+            topic: self.home.topic.clone(),
+            key: self.key.clone(),
+            value: Value::Object(members).to_string().into_bytes(),
+            at,
         }
     }
 
@@ -193,7 +208,7 @@ impl KafkaStore {
             Ok(_) => Ok(()),
             Err((error, _)) => {
                 let attempt = format!("forget the position in topic {:?}", place.topic);
-                Err(not_stored(&attempt, code_of(&error)))
+                Err(position_refused(&attempt, code_of(&error)))
             }
         }
     }
@@ -224,17 +239,6 @@ fn newest(
         },
     )?;
     Ok(newest)
-}
-
-/// The position is not an event: nothing about it is poison.
-fn not_stored(attempt: &str, code: Code) -> Failure {
-    match verdict(code) {
-        (Class::Poison, _) => Failure::config(format!(
-            "{attempt}: {}; the topic needs cleanup.policy=compact and room for small records",
-            describe(code)
-        )),
-        _ => failed_with(attempt, code),
-    }
 }
 
 fn client_id(connector: &str) -> String {
@@ -268,9 +272,25 @@ fn places(
                 .is_some_and(|global| global.topic == *own && global.properties == home.properties);
             Ok((home, plan, global.filter(|_| !same)))
         }
+        // The producer's transaction reaches no other cluster than its own.
+        (None, Some(topic), Some(global)) if !is_reached(worker, connector) => {
+            let home = Place {
+                topic: topic.name.clone(),
+                properties: connector.producer.clone(),
+            };
+            Ok((home, topic.clone(), Some(global)))
+        }
         (None, Some(topic), Some(global)) => Ok((global, topic.clone(), None)),
         (None, ..) => Err(Failure::internal("no offsets topic is configured")),
     }
+}
+
+/// Whether what the connector's producer writes can go to the worker's topic: without transactions
+/// it need not.
+fn is_reached(worker: &Worker, connector: &Connector) -> bool {
+    const BROKERS: &str = "bootstrap.servers";
+    connector.exactly_once.is_none()
+        || connector.producer.get(BROKERS) == worker.client.get(BROKERS)
 }
 
 /// Sees to it that the topic is there and keeps the newest value of each key.

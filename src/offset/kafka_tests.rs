@@ -7,6 +7,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Produc
 use serde_json::json;
 
 use super::*;
+use crate::error::Class;
 
 type Mock = MockCluster<'static, DefaultProducerContext>;
 

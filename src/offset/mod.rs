@@ -18,9 +18,10 @@ pub use value::{OffsetIdentity, Partial, SnapshotState, StoredOffset};
 use crate::config::{Connector, OffsetStorage, Worker};
 use crate::error::Failure;
 use crate::lsn::{Lsn, ResumePoint};
-use crate::sink::Delivered;
+use crate::sink::{Committed, Delivered, PositionRecord};
 
-/// Proof that a position is durable. Only this module makes one, from a [`crate::sink::Delivered`].
+/// Proof that a position is durable. Only this module makes one, from a [`crate::sink::Delivered`]
+/// that was written, or from a [`crate::sink::Committed`], which it was written with.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stored(ResumePoint);
 
@@ -28,6 +29,14 @@ impl Stored {
     /// The durable position.
     pub fn resume_point(&self) -> ResumePoint {
         self.0
+    }
+}
+
+impl Stored {
+    /// The position that was committed with the events before it; `None` when the transaction said
+    /// none, as those inside a snapshot.
+    pub fn with(committed: &Committed) -> Option<Self> {
+        committed.resume_point().map(Stored)
     }
 }
 
@@ -133,6 +142,46 @@ impl OffsetStore {
         self.write(Some(value::encode(at, self.identity.as_ref())))
             .await?;
         Ok(Stored(at))
+    }
+
+    /// The record of a position, to be committed together with the events before it: `at`, and what
+    /// of the transaction after it is among them.
+    ///
+    /// # Errors
+    /// `Config` when positions are kept in a file.
+    pub fn record(
+        &self,
+        at: ResumePoint,
+        partial: Option<Partial>,
+    ) -> Result<PositionRecord, Failure> {
+        let identity = self.identity.as_ref();
+        let members = match partial {
+            Some(partial) => value::encode_partial(at, partial, identity),
+            None => value::encode(at, identity),
+        };
+        self.in_transaction(members, Some(at))
+    }
+
+    /// The record that a snapshot has begun and not ended.
+    ///
+    /// # Errors
+    /// As [`OffsetStore::record`].
+    pub fn snapshot_record(&self) -> Result<PositionRecord, Failure> {
+        self.in_transaction(value::encode_unfinished(self.identity.as_ref()), None)
+    }
+
+    fn in_transaction(
+        &self,
+        members: Map<String, Value>,
+        at: Option<ResumePoint>,
+    ) -> Result<PositionRecord, Failure> {
+        match &self.backend {
+            Backend::Kafka(store) => Ok(store.record(members, at)),
+            Backend::File(_) => Err(Failure::config(
+                "exactly once needs the positions in a topic: a file is no part of a Kafka \
+                 transaction; set offset.storage.topic",
+            )),
+        }
     }
 
     /// Notes that a snapshot begins, before its slot is created, so that a crash during it is seen.

@@ -20,8 +20,8 @@ pub struct OffsetIdentity {
     pub database: String,
 }
 
-/// A position inside a transaction, as only Debezium stores it: the events up to `lsn` are
-/// delivered, the rest of the transaction is not.
+/// A position inside a transaction, as Debezium stores it, and walpost where it commits a large
+/// transaction in parts: the events up to `lsn` are delivered, the rest of the transaction is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partial {
     /// The transaction, when Debezium knew it.
@@ -137,6 +137,31 @@ pub(super) fn encode(at: ResumePoint, identity: Option<&OffsetIdentity>) -> Map<
     members.insert("lsn".to_owned(), json!(lsn));
     if let Some(commit) = at.commit() {
         members.insert("txId".to_owned(), json!(commit.xid));
+        members.insert("ts_usec".to_owned(), json!(commit.time_us));
+    }
+    sign(&mut members, identity);
+    members
+}
+
+/// The value for a position inside the transaction after `at`, as Debezium stores one.
+pub(super) fn encode_partial(
+    at: ResumePoint,
+    partial: Partial,
+    identity: Option<&OffsetIdentity>,
+) -> Map<String, Value> {
+    let lsn = partial.lsn.as_u64();
+    let mut members = Map::new();
+    members.insert("lsn_proc".to_owned(), json!(lsn));
+    members.insert("messageType".to_owned(), json!("INSERT"));
+    members.insert("lsn_commit".to_owned(), json!(at.lsn().as_u64()));
+    members.insert("lsn".to_owned(), json!(lsn));
+    if let Some(events) = partial.events {
+        members.insert("lsn_events_processed".to_owned(), json!(events));
+    }
+    if let Some(xid) = partial.xid {
+        members.insert("txId".to_owned(), json!(xid));
+    }
+    if let Some(commit) = at.commit() {
         members.insert("ts_usec".to_owned(), json!(commit.time_us));
     }
     sign(&mut members, identity);

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use super::keeper::Keeper;
+use super::committer::Committer;
+use super::keeper::{Keeper, Positions};
 use super::progress::Progress;
 use super::snapshot;
 use super::startup::{Ready, prepare};
 use super::stream::Stream;
 use super::supervisor::Context;
-use super::transfer::Transfer;
 use crate::config::{Connector, Slot, SnapshotMode, Worker};
 use crate::error::Failure;
 use crate::lsn::{Lsn, ResumePoint};
@@ -125,11 +125,8 @@ impl<'c> Attempt<'c> {
                  it lacked their table are not sent, insert them anew if they are needed"
             );
         }
-        let sink = open_sink(self.context)?;
         let replication = self.replication(&ready.server).await?;
-        let transfer = Transfer::new(self.context, sink);
-        self.stream(ready, transfer, replication, at, partial, None)
-            .await
+        self.stream(ready, replication, at, partial, None).await
     }
 
     /// Publication first, then the slot: pgoutput looks a publication up as it was at each
@@ -141,12 +138,11 @@ impl<'c> Attempt<'c> {
     ) -> Result<Option<Stream<'c>>, Failure> {
         let connector = self.context.connector.clone();
         ready.session.ensure_publication(&connector).await?;
-        let sink = open_sink(self.context)?;
         let mut replication = self.replication(&ready.server).await?;
         if with_snapshot {
             // Written before the slot exists, so that a crash from here on is not mistaken for a
             // slot that somebody else prepared.
-            ready.store.begin_snapshot().await?;
+            snapshot::note(&mut ready).await?;
         }
         let only = connector.snapshot.mode == SnapshotMode::InitialOnly;
         let created = if only {
@@ -162,17 +158,10 @@ impl<'c> Attempt<'c> {
             "created the slot; it holds back wal until it is read, drop it with \
              `SELECT pg_drop_replication_slot(...)` when it is no longer needed"
         );
-        let mut transfer = Transfer::new(self.context, sink);
         let mut begun = None;
         if with_snapshot {
-            let taken = snapshot::take(
-                self.context,
-                &mut transfer,
-                &mut ready,
-                Some(&created.snapshot_name),
-                at,
-            )
-            .await?;
+            let name = Some(&*created.snapshot_name);
+            let taken = snapshot::take(self.context, &mut ready, name, at).await?;
             let Some(stored) = taken else {
                 return Ok(None);
             };
@@ -182,8 +171,7 @@ impl<'c> Attempt<'c> {
             info!("the snapshot is complete, stopping as snapshot.mode=initial_only asks");
             return Ok(None);
         }
-        self.stream(ready, transfer, replication, at, None, begun)
-            .await
+        self.stream(ready, replication, at, None, begun).await
     }
 
     /// Reads the existing rows again although the slot is there, then streams from where the slot
@@ -198,9 +186,8 @@ impl<'c> Attempt<'c> {
             .session
             .ensure_publication(&self.context.connector)
             .await?;
-        let mut transfer = Transfer::new(self.context, open_sink(self.context)?);
-        ready.store.begin_snapshot().await?;
-        let taken = snapshot::take(self.context, &mut transfer, &mut ready, None, at).await?;
+        snapshot::note(&mut ready).await?;
+        let taken = snapshot::take(self.context, &mut ready, None, at).await?;
         let Some(stored) = taken else {
             return Ok(None);
         };
@@ -208,7 +195,7 @@ impl<'c> Attempt<'c> {
             return Ok(None);
         }
         let replication = self.replication(&ready.server).await?;
-        self.stream(ready, transfer, replication, at, None, Some(stored))
+        self.stream(ready, replication, at, None, Some(stored))
             .await
     }
 
@@ -220,8 +207,7 @@ impl<'c> Attempt<'c> {
             .session
             .ensure_publication(&self.context.connector)
             .await?;
-        let mut transfer = Transfer::new(self.context, open_sink(self.context)?);
-        ready.store.begin_snapshot().await?;
+        snapshot::note(&mut ready).await?;
         let mut temporary = self.replication(&ready.server).await?;
         let slot = &self.context.connector.slot;
         let created = temporary
@@ -231,13 +217,13 @@ impl<'c> Attempt<'c> {
             })
             .await?;
         let (name, at) = (Some(&*created.snapshot_name), created.consistent_point);
-        let taken = snapshot::take(self.context, &mut transfer, &mut ready, name, at).await?;
+        let taken = snapshot::take(self.context, &mut ready, name, at).await?;
         drop(temporary);
         let Some(stored) = taken else {
             return Ok(None);
         };
         let replication = self.replication(&ready.server).await?;
-        self.stream(ready, transfer, replication, at, None, Some(stored))
+        self.stream(ready, replication, at, None, Some(stored))
             .await
     }
 
@@ -252,7 +238,6 @@ impl<'c> Attempt<'c> {
     async fn stream(
         self,
         ready: Ready,
-        transfer: Transfer,
         replication: Replication,
         at: ResumePoint,
         partial: Option<Partial>,
@@ -272,6 +257,10 @@ impl<'c> Attempt<'c> {
         let mut source = replication.start(options).await?;
         self.context.post.streams(Some(source.backend_pid()));
         info!(slot = connector.slot.name, lsn = %at.lsn(), "streaming");
+        if connector.exactly_once.is_some() {
+            // From here on the slot itself keeps others out, and only a process that still answers.
+            ready.session.unlock(&connector.slot.name).await?;
+        }
         if std::mem::replace(&mut self.context.has_worked, true) {
             self.context.telemetry.reconnected();
         }
@@ -282,12 +271,22 @@ impl<'c> Attempt<'c> {
             source.confirm(stored).await?;
             progress.received(at.lsn());
         }
-        let interval = self.context.worker.flush_interval.min(STORE_INTERVAL);
+        let positions = match &connector.exactly_once {
+            Some(options) => {
+                let apart = self.context.apart.as_ref().map(|apart| apart.until);
+                let committer = Committer::new(ready.store, options, at, apart);
+                Positions::Committed(Box::new(committer))
+            }
+            None => {
+                let interval = self.context.worker.flush_interval.min(STORE_INTERVAL);
+                Positions::Kept(Box::new(Keeper::new(ready.store, interval)))
+            }
+        };
         Ok(Some(Stream {
             context: self.context,
             source,
-            transfer,
-            keeper: Keeper::new(ready.store, interval),
+            transfer: ready.transfer,
+            positions,
             session: ready.session,
             attendant: ready.attendant,
             progress,
@@ -308,6 +307,15 @@ fn partial_transaction(partial: Partial) -> Option<PartialTransaction> {
     })
 }
 
+/// The other way round: what of a transaction is committed already.
+pub(super) fn as_partial(inside: PartialTransaction) -> Partial {
+    Partial {
+        xid: Some(inside.xid),
+        lsn: inside.lsn,
+        events: Some(u64::from(inside.events)),
+    }
+}
+
 /// How the connector produces.
 pub(super) fn sink_options(
     worker: &Worker,
@@ -323,11 +331,12 @@ pub(super) fn sink_options(
             .filter(|_| worker.topic_creation),
         limits: connector.limits,
         batch_size,
+        exactly_once: connector.exactly_once.clone(),
         client_id: format!("connector-producer-{}-0", connector.name),
     }
 }
 
-fn open_sink(context: &Context) -> Result<Sink, Failure> {
+pub(super) fn open_sink(context: &Context) -> Result<Sink, Failure> {
     Sink::open(&sink_options(
         &context.worker,
         &context.connector,

@@ -6,9 +6,62 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::committer::Committer;
 use crate::error::Failure;
 use crate::offset::{OffsetStore, Stored};
 use crate::sink::Delivered;
+
+/// How positions become durable.
+pub(super) enum Positions {
+    /// Each by itself, once Kafka has acknowledged what is before it.
+    Kept(Box<Keeper>),
+    /// In one Kafka transaction with what is before it.
+    Committed(Box<Committer>),
+}
+
+impl Positions {
+    /// A newer position was delivered.
+    pub(super) fn offer(&mut self, delivered: Delivered) {
+        match self {
+            Self::Kept(keeper) => keeper.offer(delivered),
+            // The sink gives none out in transactions.
+            Self::Committed(_) => {}
+        }
+    }
+
+    /// Resolves when a position that is kept by itself has become durable. Cancel-safe.
+    pub(super) async fn stored(&mut self) -> Result<Stored, Failure> {
+        match self {
+            Self::Kept(keeper) => keeper.stored().await,
+            Self::Committed(_) => std::future::pending().await,
+        }
+    }
+
+    /// Ends the pause before the next write; whether there is something left to write.
+    pub(super) fn hurry(&mut self) -> bool {
+        match self {
+            Self::Kept(keeper) => {
+                keeper.hurry();
+                !keeper.is_idle()
+            }
+            Self::Committed(_) => false,
+        }
+    }
+
+    pub(super) fn committer(&self) -> Option<&Committer> {
+        match self {
+            Self::Kept(_) => None,
+            Self::Committed(committer) => Some(committer),
+        }
+    }
+
+    pub(super) fn committer_mut(&mut self) -> Option<&mut Committer> {
+        match self {
+            Self::Kept(_) => None,
+            Self::Committed(committer) => Some(committer),
+        }
+    }
+}
 
 type Storing = Pin<Box<dyn Future<Output = (OffsetStore, Result<Stored, Failure>)>>>;
 

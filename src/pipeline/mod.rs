@@ -8,6 +8,8 @@ mod attempt;
 mod attendant;
 mod backoff;
 mod check;
+mod committer;
+mod exactly_once;
 mod guard;
 mod keeper;
 mod offsets;

@@ -6,8 +6,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tracing::info;
 
+use super::attempt::open_sink;
 use super::attendant::Attendant;
 use super::supervisor::Context;
+use super::transfer::Transfer;
 use crate::config::Connector;
 use crate::error::{Class, Failure};
 use crate::lsn::Lsn;
@@ -15,6 +17,7 @@ use crate::observability::State;
 use crate::offset::{
     Decision, OffsetIdentity, OffsetStore, Policy, ServerFacts, SlotFacts, StoredOffset, decide,
 };
+use crate::sink::Sink;
 use crate::source::{Replication, ServerIdentity, Session, SlotState};
 
 /// How often a standby looks whether the slot is free.
@@ -25,6 +28,7 @@ pub(super) struct Ready {
     pub(super) session: Session,
     pub(super) store: OffsetStore,
     pub(super) attendant: Attendant,
+    pub(super) transfer: Transfer,
     /// What the catalog no longer has, and how far the rows reach that may have been written before.
     pub(super) outdated: Option<(Lsn, Failure)>,
     pub(super) server: ServerIdentity,
@@ -54,10 +58,21 @@ pub(super) async fn prepare(context: &mut Context) -> Result<Option<(Ready, Deci
             waiting_for = Some(holder);
         }
     };
-    let mut locked = false;
+    let mut claim = Claim::default();
     loop {
         let slot = session.slot(&connector.slot.name).await?;
         let held = slot.as_ref().is_some_and(|slot| slot.active_pid.is_some());
+        match claim.lay(context, &session, held).await? {
+            Claimed::Settled => {}
+            Claimed::JustLocked => continue,
+            Claimed::Taken => {
+                stand_by("the instance that is about to take it".to_owned());
+                if pause(context).await {
+                    return Ok(None);
+                }
+                continue;
+            }
+        }
         // Whoever holds the slot also moves the stored position: read it only once it is ours.
         let stored = if held { None } else { store.load().await? };
         let server = session.identify().await?;
@@ -72,33 +87,98 @@ pub(super) async fn prepare(context: &mut Context) -> Result<Option<(Ready, Deci
         match decide(stored.as_ref(), slot.as_ref(), &facts, &policy) {
             Decision::Stop(failure) => return Err(failure),
             Decision::Wait { holder } => stand_by(holder),
-            Decision::Create { .. } | Decision::SnapshotAgain { .. } if !locked => {
+            Decision::Create { .. } | Decision::SnapshotAgain { .. } if !claim.locked => {
                 // Until the stream runs the slot itself keeps nobody out: a lock does, so that two
                 // instances do not both read the existing rows.
-                locked = session.try_lock(&connector.slot.name).await?;
-                if locked {
+                claim.locked = session.try_lock(&connector.slot.name).await?;
+                if claim.locked {
                     continue;
                 }
                 stand_by("the instance that sets up the slot".to_owned());
             }
             decision => {
-                let outdated = outdated.map(|failure| (server.wal_position, failure));
+                let sink = match claim.sink {
+                    Some(sink) => sink,
+                    None => open_sink(context)?,
+                };
                 context.post.stands_by(false);
-                let attendant = Attendant::start(connector.clone(), context.telemetry.clone());
                 let ready = Ready {
                     session,
                     store,
-                    attendant,
-                    outdated,
+                    attendant: Attendant::start(connector.clone(), context.telemetry.clone()),
+                    transfer: Transfer::new(context, sink),
+                    outdated: outdated.map(|failure| (server.wal_position, failure)),
                     server,
                 };
                 return Ok(Some((ready, decision)));
             }
         }
-        tokio::select! {
-            () = context.stop.cancelled() => return Ok(None),
-            () = sleep(STANDBY_INTERVAL) => {}
+        if pause(context).await {
+            return Ok(None);
         }
+    }
+}
+
+/// What keeps other instances out until the slot itself does.
+#[derive(Default)]
+struct Claim {
+    /// We have the lock of the slot's set-up.
+    locked: bool,
+    /// Exactly once: the producer that has fenced all others off.
+    sink: Option<Sink>,
+}
+
+/// What came of a [`Claim`].
+enum Claimed {
+    /// Go on and decide.
+    Settled,
+    /// Look at the slot again: its state may be from before the lock.
+    JustLocked,
+    /// Another instance has the lock.
+    Taken,
+}
+
+impl Claim {
+    /// Exactly once: fences all other producers off, which must come before the stored position is
+    /// read, and which nobody may do while another instance has the slot or is about to take it.
+    async fn lay(
+        &mut self,
+        context: &Context,
+        session: &Session,
+        held: bool,
+    ) -> Result<Claimed, Failure> {
+        let slot = &context.connector.slot.name;
+        if context.connector.exactly_once.is_none() {
+            return Ok(Claimed::Settled);
+        }
+        if held {
+            self.sink = None;
+            if std::mem::take(&mut self.locked) {
+                session.unlock(slot).await?;
+            }
+            return Ok(Claimed::Settled);
+        }
+        if !self.locked {
+            self.locked = session.try_lock(slot).await?;
+            return Ok(match self.locked {
+                true => Claimed::JustLocked,
+                false => Claimed::Taken,
+            });
+        }
+        if self.sink.is_none() {
+            let sink = open_sink(context)?;
+            sink.fence().await?;
+            self.sink = Some(sink);
+        }
+        Ok(Claimed::Settled)
+    }
+}
+
+/// Waits before the next look; whether a stop was asked for meanwhile.
+async fn pause(context: &Context) -> bool {
+    tokio::select! {
+        () = context.stop.cancelled() => true,
+        () = sleep(STANDBY_INTERVAL) => false,
     }
 }
 

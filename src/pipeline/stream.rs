@@ -6,7 +6,8 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use super::attendant::Attendant;
-use super::keeper::Keeper;
+use super::committer::Committer;
+use super::keeper::Positions;
 use super::progress::{Progress, Stage};
 use super::supervisor::Context;
 use super::transfer::{Burst, Transfer};
@@ -14,6 +15,7 @@ use crate::error::{Class, Failure};
 use crate::lsn::Lsn;
 use crate::observability::{self, State, Trouble};
 use crate::offset::Stored;
+use crate::sink::Moved;
 use crate::source::{Session, Source};
 
 /// A stream that has started.
@@ -21,7 +23,7 @@ pub(super) struct Stream<'c> {
     pub(super) context: &'c Context,
     pub(super) source: Source,
     pub(super) transfer: Transfer,
-    pub(super) keeper: Keeper,
+    pub(super) positions: Positions,
     pub(super) session: Session,
     pub(super) attendant: Attendant,
     pub(super) progress: Progress,
@@ -71,6 +73,7 @@ impl Stream<'_> {
                 Phase::Stopping(deadline) => deadline,
             };
             let has_room = self.transfer.sink.has_room();
+            let commit_at = self.commit_at();
             tokio::select! {
                 biased;
                 () = stop.cancelled(), if running => {
@@ -78,14 +81,21 @@ impl Stream<'_> {
                     self.context.telemetry.state(State::Stopping);
                     phase = Phase::Stopping(self.context.stop_by());
                 }
-                progressed = self.transfer.sink.progressed() => {
-                    if let Some(delivered) = progressed? {
-                        self.progress.delivered(delivered.resume_point().lsn())?;
-                        self.keeper.offer(delivered);
+                moved = self.transfer.sink.progressed() => {
+                    match moved? {
+                        Moved::Delivered(delivered) => {
+                            self.progress.delivered(delivered.resume_point().lsn())?;
+                            self.positions.offer(delivered);
+                        }
+                        Moved::Committed(committed) => self.committed(committed).await?,
+                        Moved::Room => {}
                     }
                     self.tell_progress();
                 }
-                stored = self.keeper.stored() => self.confirm(stored?).await?,
+                stored = self.positions.stored() => self.confirm(stored?).await?,
+                () = sleep_until(commit_at.unwrap_or(deadline)), if commit_at.is_some() => {
+                    self.commit_if_due()?;
+                }
                 () = sleep_until(self.source.status_due()) => {
                     self.source.report().await?;
                     self.tell_progress();
@@ -108,6 +118,11 @@ impl Stream<'_> {
 
     /// Moves what the read buffer holds into the sink.
     async fn take(&mut self, to_commit: bool) -> Result<(), Failure> {
+        let to_commit = to_commit
+            || self
+                .positions
+                .committer()
+                .is_some_and(Committer::wants_boundary);
         let outcome = self.move_events(to_commit).await;
         // Also after a failure: the commits before it are worth keeping.
         self.progress.received(self.source.received());
@@ -115,8 +130,12 @@ impl Stream<'_> {
         if let Some(last) = ends.last {
             self.progress.ended(last.lsn(), ends.times);
         }
+        if let Some(committer) = self.positions.committer_mut() {
+            committer.enqueued(ends.last, self.transfer.sink.uncommitted());
+        }
         self.tell_progress();
-        outcome
+        outcome?;
+        self.commit_if_due()
     }
 
     async fn move_events(&mut self, to_commit: bool) -> Result<(), Failure> {
@@ -136,9 +155,15 @@ impl Stream<'_> {
         }
     }
 
-    async fn heartbeat(&mut self) -> Result<(), Failure> {
+    pub(super) async fn heartbeat(&mut self) -> Result<(), Failure> {
         if self.source.in_transaction() {
             // Kafka orders it after the rows read so far; it carries no position, so it may wait.
+            return Ok(());
+        }
+        if self.transfer.sink.is_committing()
+            && let Some(committer) = self.positions.committer_mut()
+        {
+            committer.owes_heartbeat = true;
             return Ok(());
         }
         self.transfer
@@ -146,11 +171,14 @@ impl Stream<'_> {
         let release = self.transfer.release();
         reporting(self.context, &mut self.source, release).await?;
         self.transfer.seal();
-        Ok(())
+        if let Some(committer) = self.positions.committer_mut() {
+            committer.enqueued(None, self.transfer.sink.uncommitted());
+        }
+        self.commit_if_due()
     }
 
     /// The one place where the slot hears of a position.
-    async fn confirm(&mut self, stored: Stored) -> Result<(), Failure> {
+    pub(super) async fn confirm(&mut self, stored: Stored) -> Result<(), Failure> {
         let lsn = stored.resume_point().lsn();
         self.progress.stored(lsn)?;
         if self.context.connector.confirm_to_slot {
@@ -189,6 +217,11 @@ impl Stream<'_> {
     /// a configuration error must not make everything before it come again.
     async fn save_what_stands(mut self, failure: Failure) -> Failure {
         let failure = self.transfer.name(failure);
+        self.context.received.set(Some(self.source.received()));
+        if self.positions.committer().is_some() {
+            self.save_transaction(&failure).await;
+            return failure;
+        }
         if failure.class() != Class::Internal {
             let deadline = if self.context.stop.is_cancelled() {
                 self.context.stop_by()
@@ -205,20 +238,22 @@ impl Stream<'_> {
     /// Waits until everything produced is acknowledged, stored and confirmed. Returns how many
     /// events were still on their way at the deadline.
     async fn settle(&mut self, deadline: Instant) -> Result<u64, Failure> {
+        let Positions::Kept(_) = &self.positions else {
+            return self.commit_rest(deadline).await;
+        };
         // A sink that has failed says nothing against what was delivered before and waits here.
         let failed = match self.transfer.sink.drain(deadline).await {
             Ok(Some(delivered)) => {
                 self.progress.delivered(delivered.resume_point().lsn())?;
-                self.keeper.offer(delivered);
+                self.positions.offer(delivered);
                 None
             }
             Ok(None) => None,
             Err(failure) => Some(failure),
         };
-        self.keeper.hurry();
-        while !self.keeper.is_idle() {
+        while self.positions.hurry() {
             let stored = tokio::select! {
-                stored = self.keeper.stored() => stored?,
+                stored = self.positions.stored() => stored?,
                 () = sleep_until(deadline) => break,
             };
             self.confirm(stored).await?;

@@ -1,6 +1,7 @@
 //! Runs connectors: one thread each, attempts one after the other, until a stop is asked for or an
 //! error says that only an operator can help.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -49,6 +50,19 @@ pub(super) struct Context {
     pub(super) skip: HashSet<Refused>,
     /// The largest batch that the brokers take, learned from refusals.
     pub(super) batch_size: BatchSize,
+    /// How far the last stream had read when it failed.
+    pub(super) received: Cell<Option<Lsn>>,
+    /// With exactly-once delivery: up to here each Postgres transaction is committed by itself, so
+    /// that an event that stops the connector does not hold back those before it.
+    pub(super) apart: Option<Apart>,
+}
+
+/// See [`Context::apart`].
+pub(super) struct Apart {
+    /// Position of the event that stops the connector, where it has one.
+    event: Option<Lsn>,
+    /// How far the stream had read then.
+    pub(super) until: Lsn,
 }
 
 impl Context {
@@ -100,6 +114,8 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<u8, Failure>
             has_worked: false,
             skip: HashSet::new(),
             batch_size: BatchSize::default(),
+            received: Cell::new(None),
+            apart: None,
         };
         threads.push(spawn(context, guard)?);
     }
@@ -280,10 +296,29 @@ fn next_step(context: &mut Context, failure: &Failure) -> Step {
                     Step::Again
                 }
             }
-            _ => Step::GiveUp,
+            _ => stop_behind_the_rest(context, failure),
         },
         Class::Config | Class::Gap | Class::Internal => Step::GiveUp,
     }
+}
+
+/// An event stops the connector. With exactly-once delivery it has taken the events of its Kafka
+/// transaction with it: those of earlier Postgres transactions are delivered first, each by itself.
+fn stop_behind_the_rest(context: &mut Context, failure: &Failure) -> Step {
+    let event = failure.origin().map(|origin| origin.lsn);
+    let again = context
+        .apart
+        .as_ref()
+        .is_some_and(|apart| apart.event == event);
+    if context.connector.exactly_once.is_none() || again {
+        return Step::GiveUp;
+    }
+    let Some(until) = context.received.take() else {
+        return Step::GiveUp;
+    };
+    info!("an event stops the connector; delivering what is before it first");
+    context.apart = Some(Apart { event, until });
+    Step::Again
 }
 
 fn give_up(context: &Context, failure: Failure) -> Result<(), Failure> {

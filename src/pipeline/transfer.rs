@@ -68,6 +68,8 @@ pub(super) struct Transfer {
     complaints: Complaints,
     tables: Vec<String>,
     held: Option<(Record<'static>, Origin)>,
+    /// Where a restart may begin after the held record, if that is no commit.
+    held_end: Option<ResumePoint>,
     ends: Ends,
     tolerate: bool,
     skip: HashSet<Refused>,
@@ -84,6 +86,7 @@ impl Transfer {
             complaints: Complaints::default(),
             tables: Vec::new(),
             held: None,
+            held_end: None,
             ends: Ends::default(),
             tolerate: context.connector.errors.tolerate,
             skip: context.skip.clone(),
@@ -114,10 +117,13 @@ impl Transfer {
             let Some(event) = events.next_event()? else {
                 return Ok(Burst::Drained);
             };
+            // Where a restart may begin once this event is delivered, if it ends nothing.
+            let mut end = None;
             let (outcome, lsn, table) = match event {
                 Event::Relation(relation) => return Ok(Burst::Bind(relation)),
                 Event::Commit(point) => {
                     self.ended(point);
+                    self.sink.source_committed();
                     if to_commit {
                         return Ok(Burst::AtCommit);
                     }
@@ -131,11 +137,13 @@ impl Transfer {
                     let table = table_index(&mut self.tables, change.relation);
                     (self.outbox.route(&change, now_ms), change.lsn, table)
                 }
-                Event::Message(message) => (
-                    self.outbox.message(&message, now_ms),
-                    message.lsn,
-                    TableIndex(0),
-                ),
+                Event::Message(message) => {
+                    if !message.transactional {
+                        end = Some(ResumePoint::after_message(message.lsn));
+                    }
+                    let outcome = self.outbox.message(&message, now_ms);
+                    (outcome, message.lsn, TableIndex(0))
+                }
             };
             let record = match outcome {
                 Ok(Outcome::Record(record)) => record,
@@ -155,10 +163,14 @@ impl Transfer {
             let origin = Origin { lsn, table };
             let Some(topic) = self.tally.find(&record.topic) else {
                 self.held = Some((record.into_owned(), origin));
+                self.held_end = end;
                 return Ok(Burst::Held);
             };
             match self.sink.enqueue(&record, origin) {
-                Ok(()) => self.tally.count(topic, record.size()),
+                Ok(()) => {
+                    self.tally.count(topic, record.size());
+                    self.ends.last = end.or(self.ends.last);
+                }
                 Err(failure) if self.tolerate && failure.class() == Class::Poison => {
                     error!(error = %failure, "skipping an event, as errors.tolerance=all asks");
                     self.telemetry.dropped("poison", 1);
@@ -197,6 +209,7 @@ impl Transfer {
                 let sent = self.sink.enqueue(record, *origin);
                 if sent.is_ok() {
                     self.tally.count(index, record.size());
+                    self.ends.last = self.held_end.take().or(self.ends.last);
                 }
                 sent
             }
@@ -238,7 +251,9 @@ impl Transfer {
     /// Tells the metrics what Kafka has acknowledged and how full the way there is.
     pub(super) fn tell_telemetry(&mut self) {
         let waiting = self.sink.in_flight();
-        self.tally.acknowledged(waiting.records);
+        // What is not committed may still be taken back, and come again.
+        let open = waiting.records.max(self.sink.uncommitted());
+        self.tally.acknowledged(open);
         let records = usize::try_from(waiting.records).unwrap_or(usize::MAX);
         let bytes = usize::try_from(waiting.bytes).unwrap_or(usize::MAX);
         self.telemetry.queue(records, bytes, self.sink.fill_ratio());

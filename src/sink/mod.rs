@@ -5,14 +5,17 @@
 //!
 //! The life of a sink: [`Sink::open`], then for each topic once [`Sink::prepare`], then
 //! [`Sink::enqueue`] while there is room, [`Sink::seal`] at the end of each burst, and
-//! [`Sink::progressed`] whenever nothing else is to be done. After the first failure it is finished:
+//! [`Sink::progressed`] whenever nothing else is to be done. With transactions [`Sink::fence`] comes
+//! first, and positions travel with [`Sink::commit`] instead of [`Sink::seal`]. After the first failure it is finished:
 //! the caller drops it and begins again from the stored position.
 
 mod ack;
 pub(crate) mod client;
+mod committing;
 mod producer;
 mod refusal;
 mod topics;
+mod transaction;
 
 use std::time::Duration;
 
@@ -25,10 +28,12 @@ use ack::Tracker;
 use client::{Role, Settings};
 pub use producer::BatchSize;
 use producer::Producer;
-pub(crate) use refusal::{code_of, describe, failed, failed_with, verdict};
+pub(crate) use refusal::{code_of, describe, failed, failed_with, position_refused, verdict};
 use topics::Topics;
+pub use transaction::{Committed, PositionRecord};
+use transaction::{Failed, Transactions};
 
-use crate::config::{KafkaProperties, Limits, TopicCreation};
+use crate::config::{ExactlyOnce, KafkaProperties, Limits, TopicCreation};
 use crate::error::Failure;
 use crate::lsn::ResumePoint;
 use crate::record::{Origin, Record};
@@ -59,6 +64,19 @@ pub struct SinkOptions {
     pub client_id: String,
     /// What sinks opened with these options have learned; keep the options from one to the next.
     pub batch_size: BatchSize,
+    /// Produce in transactions.
+    pub exactly_once: Option<ExactlyOnce>,
+}
+
+/// What has moved since the last look.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// There is room again, at most.
+    Room,
+    /// Kafka has acknowledged everything up to a position.
+    Delivered(Delivered),
+    /// Kafka has committed everything up to a position, and the position.
+    Committed(Committed),
 }
 
 /// How long a failed sink waits for the reports that say what failed first.
@@ -69,6 +87,7 @@ pub struct Sink {
     producer: Producer,
     tracker: Tracker,
     topics: Topics,
+    transactions: Option<Transactions>,
     /// The client's own limit on one record, for messages.
     record_limit: String,
 }
@@ -87,6 +106,9 @@ impl Sink {
             options.topic_creation.is_some(),
             &options.batch_size,
         );
+        if let Some(options) = &options.exactly_once {
+            transaction::complete(&mut settings, options);
+        }
         settings.log_notices();
         let record_limit = settings.get("message.max.bytes").unwrap_or("?").to_owned();
         let tracker = Tracker::new(options.limits);
@@ -104,13 +126,16 @@ impl Sink {
             producer,
             tracker,
             topics,
+            transactions: options.exactly_once.as_ref().map(Transactions::new),
             record_limit,
         })
     }
 
     /// Whether another record may be enqueued.
     pub fn has_room(&self) -> bool {
-        self.tracker.has_room()
+        let open =
+            |transactions: &Transactions| !transactions.is_committing() && !transactions.is_cut();
+        self.tracker.has_room() && self.transactions.as_ref().is_none_or(open)
     }
 
     /// Looks the topic up once per run. A missing one is created as `topic.creation.*` says, or by
@@ -158,10 +183,16 @@ impl Sink {
                 "the timestamp lies before 1970, which Kafka cannot store",
             ));
         }
+        if let Some(transactions) = &mut self.transactions {
+            transactions.begin(&self.producer)?;
+        }
         let mark = self.tracker.mark(origin);
         match self.producer.send(record, mark) {
             Ok(()) => {
                 self.tracker.entered(record.size());
+                if let Some(transactions) = &mut self.transactions {
+                    transactions.entered();
+                }
                 Ok(())
             }
             Err(Code::MessageSizeTooLarge) => Err(unsendable(
@@ -173,38 +204,55 @@ impl Sink {
                 ),
             )),
             Err(code) => {
+                let cause = self.cause(code);
                 let text = format!("enqueue a record for topic {:?}", record.topic);
-                Err(failed_with(&text, code).at(origin))
+                Err(cause.unwrap_or_else(|| failed_with(&text, code).at(origin)))
             }
         }
     }
 
     /// Ends the current batch. `end` is the position reached when it and all before it are
     /// delivered: `None` when the burst ended inside a transaction. With nothing enqueued since the
-    /// last seal this is how an idle position travels.
+    /// last seal this is how an idle position travels. In transactions a position is delivered by
+    /// [`Sink::commit`] only.
     pub fn seal(&mut self, end: Option<ResumePoint>) {
         #[cfg(feature = "sabotage")]
         if let Some((record, origin)) = crate::sabotage::held() {
             let _late = self.hand_over(&record, origin);
         }
-        self.tracker.seal(end);
+        self.tracker
+            .seal(end.filter(|_| self.transactions.is_none()));
     }
 
-    /// Waits until Kafka has acknowledged something: the newest resume point if it moved, `None` if
-    /// only room was made. Cancel-safe.
+    /// Waits until Kafka has acknowledged something, or has answered a commit. Cancel-safe.
     ///
     /// # Errors
-    /// As [`Sink::delivered`].
-    pub async fn progressed(&mut self) -> Result<Option<Delivered>, Failure> {
+    /// As [`Sink::delivered`]; or a commit that did not happen, or may not have.
+    pub async fn progressed(&mut self) -> Result<Moved, Failure> {
+        if let Some(transactions) = &mut self.transactions
+            && transactions.is_committing()
+        {
+            return match transactions.outcome().await {
+                Ok(committed) => {
+                    self.tracker.advance();
+                    Ok(Moved::Committed(committed))
+                }
+                Err(Failed::Refused(failure) | Failed::Unknown(failure)) => Err(failure),
+                Err(Failed::Undelivered) => Err(self.give_up().await),
+            };
+        }
         let failed = self.producer.has_failed();
         if let Some(point) = self.tracker.advance() {
-            return Ok(Some(Delivered(point)));
+            return Ok(Moved::Delivered(Delivered(point)));
         }
         if failed {
             return Err(self.give_up().await);
         }
         self.tracker.acks().changed.notified().await;
-        Ok(self.tracker.advance().map(Delivered))
+        Ok(match self.tracker.advance() {
+            Some(point) => Moved::Delivered(Delivered(point)),
+            None => Moved::Room,
+        })
     }
 
     /// How full the way to Kafka is, 0 to 1.
@@ -240,7 +288,11 @@ impl Sink {
         while self.producer.unreported() > 0 && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        self.producer.failure()
+        let cause = match self.producer.has_culprit() {
+            true => None,
+            false => self.cause(Code::State),
+        };
+        cause.unwrap_or_else(|| self.producer.failure())
     }
 
     /// What is handed over and not yet acknowledged.

@@ -19,6 +19,7 @@ use rdkafka::producer::{
 use super::ack::Acks;
 use super::client::{self, Settings, Trouble};
 use super::refusal::Refusal;
+use super::transaction::PositionRecord;
 use crate::error::Failure;
 use crate::record::Record;
 
@@ -137,6 +138,11 @@ impl Reports {
         refusal.keep_first(&mut first);
         drop(first);
         self.fail();
+    }
+
+    /// Whether anything was refused or the producer died.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
     }
 
     fn fail(&self) {
@@ -261,7 +267,18 @@ impl Producer {
         }
     }
 
-    /// The librdkafka client, for metadata.
+    /// Hands over the record of a position; never blocks.
+    pub(super) fn send_position(&self, record: &PositionRecord, mark: usize) -> Result<(), Code> {
+        let ours = BaseRecord::<[u8], [u8], usize>::with_opaque_to(&record.topic, mark)
+            .key(&record.key)
+            .payload(&record.value);
+        match self.client.send(ours) {
+            Ok(()) => Ok(()),
+            Err((error, _)) => Err(super::refusal::code_of(&error)),
+        }
+    }
+
+    /// The librdkafka client, for metadata and transactions.
     pub(super) fn client(&self) -> &Arc<BaseProducer<Reports>> {
         &self.client
     }
@@ -277,7 +294,21 @@ impl Producer {
 
     /// Whether anything was refused or the producer died.
     pub(super) fn has_failed(&self) -> bool {
-        self.reports().failed.load(Ordering::Acquire)
+        self.reports().has_failed()
+    }
+
+    /// Whether a record was refused that is itself to blame.
+    pub(super) fn has_culprit(&self) -> bool {
+        let first = self.reports().first.lock();
+        first
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .is_some_and(|refusal| !refusal.is_consequence())
+    }
+
+    /// The error that ended the client, and librdkafka's words for it.
+    pub(super) fn fatal(&self) -> Option<(Code, String)> {
+        self.client.client().fatal_error()
     }
 
     /// Gives up everything that is queued or in flight.
@@ -296,7 +327,7 @@ impl Producer {
         let held = |first: &Mutex<Option<Refusal>>| {
             first.lock().unwrap_or_else(PoisonError::into_inner).clone()
         };
-        let fatal = self.client.client().fatal_error();
+        let fatal = self.fatal();
         match (held(&reports.first), fatal) {
             (Some(refusal), None) => self
                 .shrink(&refusal)

@@ -4,6 +4,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use super::ack::Place;
 use crate::error::{Class, Failure};
+use crate::record::TableIndex;
 
 /// The class of a code and, where an operator can do something, what.
 pub(crate) fn verdict(code: Code) -> (Class, Option<&'static str>) {
@@ -25,6 +26,13 @@ pub(crate) fn verdict(code: Code) -> (Class, Option<&'static str>) {
         Code::TransactionalIdAuthorizationFailed => (
             Config,
             Some("grant the producer's principal WRITE and DESCRIBE on its transactional id"),
+        ),
+        Code::InvalidTransactionTimeout => (
+            Config,
+            Some(
+                "set producer.override.transaction.timeout.ms to at most the brokers' \
+                 transaction.max.timeout.ms",
+            ),
         ),
         Code::GroupAuthorizationFailed => (
             Config,
@@ -139,6 +147,13 @@ impl Refusal {
 
     /// The failure to report.
     pub(super) fn into_failure(self) -> Failure {
+        if self
+            .place
+            .is_some_and(|place| place.origin.table == TableIndex::POSITION)
+        {
+            let attempt = format!("store the position in topic {:?}", self.topic);
+            return position_refused(&attempt, self.code);
+        }
         let (class, remedy) = verdict(self.code);
         let event = match &self.event_id {
             Some(id) => format!("event {id}"),
@@ -181,6 +196,17 @@ pub(crate) fn code_of(error: &KafkaError) -> Code {
     }
 }
 
+/// The record of a position was refused. It is not an event: nothing about it is poison.
+pub(crate) fn position_refused(attempt: &str, code: Code) -> Failure {
+    match verdict(code) {
+        (Class::Poison, _) => Failure::config(format!(
+            "{attempt}: {}; the topic needs cleanup.policy=compact and room for small records",
+            describe(code)
+        )),
+        _ => failed_with(attempt, code),
+    }
+}
+
 /// A failure of `attempt` with the class and the remedy of `error`.
 pub(crate) fn failed(attempt: &str, error: &KafkaError) -> Failure {
     failed_with(attempt, code_of(error))
@@ -197,7 +223,7 @@ pub(crate) fn failed_with(attempt: &str, code: Code) -> Failure {
 mod tests {
     use super::*;
     use crate::lsn::Lsn;
-    use crate::record::{Origin, TableIndex};
+    use crate::record::Origin;
 
     #[test]
     fn each_code_has_its_class() {
@@ -226,6 +252,7 @@ mod tests {
             (Code::TopicAuthorizationFailed, Retriable),
             (Code::ClusterAuthorizationFailed, Config),
             (Code::TransactionalIdAuthorizationFailed, Config),
+            (Code::InvalidTransactionTimeout, Config),
             (Code::GroupAuthorizationFailed, Config),
             (Code::Authentication, Config),
             (Code::SaslAuthenticationFailed, Config),

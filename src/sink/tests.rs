@@ -35,6 +35,7 @@ fn options(mock: &Mock, properties: &[(&str, &str)]) -> SinkOptions {
         producer.0.insert((*name).into(), (*value).into());
     }
     SinkOptions {
+        exactly_once: None,
         admin: producer.clone(),
         producer,
         topic_creation: None,

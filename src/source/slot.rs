@@ -125,6 +125,20 @@ impl Session {
         Ok(self.row(ATTEMPT, &sql).await?.get(0) == Some("t"))
     }
 
+    /// Gives back the lock that [`Session::try_lock`] took.
+    ///
+    /// # Errors
+    /// The query fails.
+    pub async fn unlock(&self, slot: &str) -> Result<(), Failure> {
+        let sql = format!(
+            "SELECT pg_advisory_unlock(hashtext('walpost'), hashtext({}))",
+            literal(slot)
+        );
+        self.row("give back the lock of the slot's set-up", &sql)
+            .await?;
+        Ok(())
+    }
+
     /// Drops the slot.
     ///
     /// # Errors

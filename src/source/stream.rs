@@ -19,7 +19,7 @@ use super::protocol::status_update;
 use super::relation::Relations;
 use super::replication::StartOptions;
 use super::row::{Event, Span};
-use super::transaction::Transactions;
+use super::transaction::{PartialTransaction, Transactions};
 use crate::config::Database;
 use crate::error::Failure;
 use crate::lsn::{Lsn, ResumePoint};
@@ -184,6 +184,14 @@ impl Source {
     /// Whether a transaction is partly read.
     pub fn in_transaction(&self) -> bool {
         self.transactions.is_open()
+    }
+
+    /// What a restart at the last resume point may leave out once all that was handed out is
+    /// delivered: the part of the open transaction, or what was left out at the start of this stream.
+    pub fn partial(&self) -> Option<PartialTransaction> {
+        self.transactions
+            .inside()
+            .or_else(|| self.transactions.partial())
     }
 
     /// Tells the server what was received and what is confirmed, and that we are alive. When

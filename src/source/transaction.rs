@@ -4,7 +4,8 @@
 use crate::error::Failure;
 use crate::lsn::{CommitInfo, Lsn, ResumePoint};
 
-/// A resume point that Debezium left inside a transaction.
+/// A resume point inside a transaction: Debezium leaves one, and so does a large transaction that is
+/// committed to Kafka in parts.
 ///
 /// Within the transaction `xid`, changes up to and including `lsn` were delivered. Several changes
 /// can share one LSN (COPY writes many rows in one record); of those at `lsn`, the first `events`
@@ -32,6 +33,8 @@ struct Open {
     commit: CommitInfo,
     /// Changes seen at the partial transaction's LSN.
     at_partial: u32,
+    /// LSN of the last change, and how many there were at it.
+    last: Option<(Lsn, u32)>,
 }
 
 /// What to do with a change.
@@ -60,6 +63,23 @@ impl Transactions {
         self.open.as_ref().map(|open| open.commit)
     }
 
+    /// How far the open transaction has come: what a restart may leave out once all changes handed
+    /// out so far are delivered. `None` outside of transactions and before the first change.
+    pub(super) fn inside(&self) -> Option<PartialTransaction> {
+        let open = self.open.as_ref()?;
+        let (lsn, events) = open.last?;
+        Some(PartialTransaction {
+            xid: open.commit.xid,
+            lsn,
+            events,
+        })
+    }
+
+    /// What of a transaction still to come was delivered before this stream began.
+    pub(super) fn partial(&self) -> Option<PartialTransaction> {
+        self.partial
+    }
+
     pub(super) fn begin(&mut self, final_lsn: u64, commit: CommitInfo) -> Result<(), Failure> {
         if let Some(open) = &self.open {
             return Err(Failure::internal(format!(
@@ -71,6 +91,7 @@ impl Transactions {
             final_lsn,
             commit,
             at_partial: 0,
+            last: None,
         });
         Ok(())
     }
@@ -81,6 +102,10 @@ impl Transactions {
             return Err(Failure::internal(format!(
                 "change at {lsn} arrived outside any transaction"
             )));
+        };
+        open.last = match open.last {
+            Some((same, count)) if same == lsn => Some((lsn, count.saturating_add(1))),
+            _ => Some((lsn, 1)),
         };
         let delivered = match self.partial {
             Some(partial) if partial.xid == open.commit.xid => {
@@ -199,6 +224,26 @@ mod tests {
             taken(&mut transactions, &[90; 5]),
             [false, false, false, true, true]
         );
+    }
+
+    #[test]
+    fn a_position_inside_goes_on_where_it_was_taken() {
+        let changes = [80, 90, 90, 90, 95];
+        for taken_before in 1..=changes.len() {
+            let mut first = Transactions::new(None);
+            first.begin(100, info(7)).unwrap();
+            assert_eq!(first.inside(), None);
+            taken(&mut first, &changes[..taken_before]);
+            let mut second = Transactions::new(first.inside());
+            second.begin(100, info(7)).unwrap();
+            let again = taken(&mut second, &changes);
+            let left_out = again.iter().filter(|taken| !**taken).count();
+            assert_eq!(left_out, taken_before, "{again:?}");
+            assert_eq!(
+                again.iter().position(|taken| *taken).unwrap_or(5),
+                taken_before
+            );
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod support;
 mod cli;
 mod delivery;
 mod docs;
+mod exactly_once;
 mod failover;
 mod golden;
 mod handover;

@@ -425,6 +425,7 @@ offsets.topic.replication.factor={copies}
 transaction.state.log.num.partitions=1
 transaction.state.log.replication.factor={copies}
 transaction.state.log.min.isr={in_sync}
+transaction.abort.timed.out.transaction.cleanup.interval.ms=500
 share.coordinator.state.topic.replication.factor={copies}
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0

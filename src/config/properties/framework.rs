@@ -2,7 +2,6 @@
 
 use super::{Family, Kind, no_effect, refused, works};
 
-const EXACTLY_ONCE: &str = "exactly-once delivery is not offered yet; delivery is at least once";
 const DEAD_LETTERS: &str = "dead-letter topics are not offered yet; a poison event stops the connector, or is skipped \
      with `errors.tolerance=all`";
 const SUPERVISED: &str = "transforms and converters here never fail for a passing reason; what does pass is retried by \
@@ -39,9 +38,9 @@ pub(in super::super) static FRAMEWORK: Family = Family {
         no_effect("errors.deadletterqueue.topic.replication.factor", Kind::Number(-1, 32767), "3", "Replicas of the dead-letter topic.", DEAD_LETTERS),
         refused("errors.deadletterqueue.context.headers.enable", Kind::Flag, "false", "Describe the error in headers of the dead letter.", DEAD_LETTERS),
         works("topic.creation.groups", Kind::List, "", "Groups of topics, each with its `topic.creation.<group>.*`, in order."),
-        refused("exactly.once.support", Kind::Choice(&["requested", "required"]), "requested", "Whether the connector insists on exactly-once delivery.", EXACTLY_ONCE),
-        refused("transaction.boundary", Kind::Choice(&["poll", "interval", "connector"]), "poll", "What a Kafka transaction covers.", EXACTLY_ONCE),
-        refused("transaction.boundary.interval.ms", Kind::Millis(1), "", "Length of a Kafka transaction.", EXACTLY_ONCE),
+        works("exactly.once.support", Kind::Choice(&["requested", "required"]), "requested", "`required`: do not start unless the worker has `exactly.once.source.support=enabled`; `requested`: deliver as the worker says."),
+        works("transaction.boundary", Kind::Choice(&["poll", "interval", "connector"]), "poll", "With exactly-once delivery, when a Kafka transaction ends: `poll`, as soon as nothing more is waiting, but not oftener than every 50 ms; `interval`, after `transaction.boundary.interval.ms`; `connector`, with each Postgres transaction. Always between two Postgres transactions, unless one is larger than `transaction.max.records`."),
+        works("transaction.boundary.interval.ms", Kind::Millis(1), "", "Length of a Kafka transaction with `transaction.boundary=interval`, by default `offset.flush.interval.ms`. At half of the producer's `transaction.timeout.ms` it ends in any case."),
         no_effect("consumer.override.<setting…>", Kind::Secret, "", "Settings of the consumer.", "a source has none; offsets are read with the worker's own settings"),
         no_effect("admin.override.<setting…>", Kind::Secret, "", "Settings of topic administration.", "topics are created with the worker's own settings"),
         works("offsets.storage.topic", Kind::Text, "", "Offsets topic of this connector alone, instead of the worker's."),

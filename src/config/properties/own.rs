@@ -114,6 +114,14 @@ pub(in super::super) static OWN: Family = Family {
              when OpenTelemetry's classes are installed, which they are not by default.",
         ),
         works(
+            "transaction.max.records",
+            Kind::Number(1, 1_000_000_000),
+            "500000",
+            "With exactly-once delivery: a Postgres transaction with more events than this is \
+             committed to Kafka in parts, with a position inside it. One that takes longer than half \
+             of the producer's `transaction.timeout.ms` is too.",
+        ),
+        works(
             "in.flight.max.bytes",
             Kind::Number(65_536, 4_294_967_296),
             "33554432",

@@ -1,6 +1,6 @@
 //! Kafka Connect's worker properties.
 
-use super::{Family, Kind, no_effect, refused, works};
+use super::{Family, Kind, no_effect, works};
 
 const GROUP: &str = "walpost forms no Connect group; standbys wait on the replication slot";
 const STORED: &str = "configuration and status are not stored in topics";
@@ -29,7 +29,7 @@ pub(in super::super) static WORKER: Family = Family {
         works("task.shutdown.graceful.timeout.ms", Kind::Millis(0), "10000", "How long a stop may take to reach a commit and store it. Connect's default is 5000."),
         works("listeners", Kind::Listeners, "http://127.0.0.1:8083", "Where metrics, health and status are served. Port 0 takes a free one."),
         works("topic.creation.enable", Kind::Flag, "true", "Whether connectors may create topics."),
-        refused("exactly.once.source.support", Kind::Choice(&["disabled", "preparing", "enabled"]), "disabled", "Exactly-once delivery.", "exactly-once delivery is not offered yet; delivery is at least once"),
+        works("exactly.once.source.support", Kind::Choice(&["disabled", "preparing", "enabled"]), "disabled", "`enabled`: events and stored position are committed in one Kafka transaction, so that readers with `isolation.level=read_committed` see each event once. `preparing`, a step of Connect's rolling upgrade, delivers as `disabled` does. Needs an offsets topic, not a file."),
         works("key.converter", Kind::Class, "org.apache.kafka.connect.storage.StringConverter", "Key converter of connectors that name none; options below `key.converter.`."),
         works("value.converter", Kind::Class, "org.apache.kafka.connect.storage.StringConverter", "Value converter of connectors that name none."),
         works("header.converter", Kind::Class, "org.apache.kafka.connect.storage.SimpleHeaderConverter", "Header converter of connectors that name none."),

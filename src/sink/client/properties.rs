@@ -12,13 +12,11 @@ enum Rule {
     Silent,
     /// No effect, and the user should know why.
     Note(&'static str),
-    /// Cannot be honoured, and going on would mislead.
-    Refused(&'static str),
     /// Needs a look at the value.
     Value(fn(&str, &str, &mut Translation)),
 }
 
-use Rule::{Note, Refused, Same, Silent, Value};
+use Rule::{Note, Same, Silent, Value};
 
 /// Java name, whether only producers have it, rule.
 const TABLE: &[(&str, bool, Rule)] = &[
@@ -92,9 +90,7 @@ const TABLE: &[(&str, bool, Rule)] = &[
     (
         "transactional.id",
         true,
-        Refused(
-            "walpost names its transactions itself; use exactly.once.source.support of the worker",
-        ),
+        Note("walpost names its transactions itself, <group.id>-<name>-0 as Connect does"),
     ),
     ("transaction.timeout.ms", true, Silent),
     ("key.serializer", true, Silent),
@@ -141,7 +137,6 @@ pub(super) fn translate(name: &str, value: &str, role: Role, out: &mut Translati
             Same(ours) => out.set(ours, name, value),
             Silent => {}
             Note(why) => out.notice(format!("{name} has no effect: {why}")),
-            Refused(why) => out.problem(format!("{name} cannot be set: {why}")),
             Value(look) => look(name, value, out),
         }
     } else if FOREIGN.iter().any(|family| name.starts_with(family)) {

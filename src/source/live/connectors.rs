@@ -72,6 +72,7 @@ pub(super) fn connector(database: Database, include: &str) -> Connector {
             max_backoff: Duration::from_secs(10),
         },
         own_offset_topic: None,
+        exactly_once: None,
         limits: Limits {
             in_flight_bytes: 1 << 20,
             in_flight_records: 1000,
