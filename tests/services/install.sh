@@ -76,6 +76,8 @@ packages() {
     have pkg-config || missing+=(pkg-config)
     have curl || missing+=(curl)
     have openssl || missing+=(openssl)
+    # a wall clock that jumps, for `make torture`
+    compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || missing+=(libfaketime)
     have setpriv || missing+=(util-linux)
     java_is_recent || missing+=(openjdk-17-jre-headless)
     if [ ! -e "$cache/kafka-$kafka_version/complete" ] || [ $# -gt 0 ]; then

@@ -16,6 +16,7 @@
 
 pub(crate) mod checker;
 pub(crate) mod cleanup;
+pub(crate) mod clock;
 pub(crate) mod connector;
 pub(crate) mod consumer;
 pub(crate) mod http;

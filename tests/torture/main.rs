@@ -75,6 +75,9 @@ fn tortured(settings: &Settings) -> ExitCode {
 /// Runs the rounds; the first that finds something ends it.
 fn torture(settings: &Settings) -> Result<Tally, String> {
     let servers = Servers::start();
+    if support::clock::Clock::new().is_none() {
+        println!("torture: no libfaketime here, so no clock jumps; `make services` installs it");
+    }
     let mut tally = Tally::default();
     let mut act: Option<Act> = None;
     for number in settings.from..settings.from + settings.rounds {

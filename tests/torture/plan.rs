@@ -32,6 +32,8 @@ pub(crate) enum Fault {
     Terminate,
     /// SIGSTOP for a while.
     Freeze(Duration),
+    /// The wall clock is so many seconds wrong, until the round is over.
+    Clock(i64),
     /// The offset file cannot grow by a single byte for a while, as on a full disk.
     DiskFull(Duration),
     /// All connections of a link end at once.
@@ -61,6 +63,7 @@ impl Fault {
             Fault::Kill => "kill",
             Fault::Terminate => "terminate",
             Fault::Freeze(_) => "freeze",
+            Fault::Clock(_) => "clock jump",
             Fault::DiskFull(_) => "disk full",
             Fault::Cut(Link::Postgres) => "cut postgres",
             Fault::Cut(Link::Kafka) => "cut kafka",
@@ -286,7 +289,8 @@ fn fault(rng: &mut fastrand::Rng, store: Store) -> Fault {
     match rng.u32(..1000) {
         0..220 => Fault::Kill,
         220..300 => Fault::Terminate,
-        300..370 => Fault::Freeze(while_),
+        300..350 => Fault::Freeze(while_),
+        350..370 => Fault::Clock(rng.i64(-200_000..200_000)),
         370..430 => match store {
             Store::File => Fault::DiskFull(while_),
             Store::Topic => Fault::Storm(Link::Kafka, Weather::Stall, while_),

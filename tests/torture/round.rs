@@ -109,6 +109,7 @@ impl Playing<'_> {
                 }
             }
             Fault::Freeze(_) => act.walpost.signal(Signal::STOP),
+            Fault::Clock(seconds) => act.set_clock(seconds),
             Fault::DiskFull(_) => act.walpost.fill_disk(true),
             Fault::Cut(link) => servers.relay(link).cut(),
             Fault::Storm(link, weather, _) => servers.relay(link).set(weather),

@@ -10,6 +10,7 @@ use crate::load::{self, Committed};
 use crate::plan::{Link, Store, generator};
 use crate::support::checker::{Breach, Checker, Promise};
 use crate::support::cleanup::Signal;
+use crate::support::clock::Clock;
 use crate::support::kafka::Options;
 use crate::support::{Connector, Kafka, Postgres, Relay, Scene, Tail, Walpost, Worker};
 use crate::support::{cleanup, random};
@@ -74,6 +75,7 @@ pub(crate) struct Act {
     tail: Tail,
     offsets: Tail,
     offset_file: PathBuf,
+    clock: Option<Clock>,
     stored: i64,
     /// Where the slot began: nothing is stored before it moves.
     began: i64,
@@ -102,7 +104,14 @@ impl Act {
         let offset_file = cleanup::folder("offsets").join("offsets");
         let (worker, connector) = files(servers, &scene, store, promise, &offset_file);
         let files = crate::support::connector::write_files(&worker, &[&connector]);
-        let mut walpost = Walpost::start_files(files, environment).allowing("");
+        // Every look at a clock of this kind costs a file: not all acts have it.
+        let clock = generator(seed ^ 0xC10C, number)
+            .bool()
+            .then(Clock::new)
+            .flatten();
+        let mut environment = environment.to_vec();
+        environment.extend(clock.iter().flat_map(Clock::environment));
+        let mut walpost = Walpost::start_files(files, &environment).allowing("");
         walpost.wait_streaming();
         let direct = servers.kafka.direct_bootstrap();
         let [a, b] = &topics;
@@ -110,6 +119,7 @@ impl Act {
             tail: Tail::new(&direct, &[a, b]),
             offsets: Tail::new(&direct, &[&scene.offset_topic()]),
             offset_file,
+            clock,
             store,
             promise,
             walpost,
@@ -264,8 +274,19 @@ impl Act {
         }
     }
 
+    /// Sets walpost's wall clock beside the true time, in acts where that can be done.
+    pub(crate) fn set_clock(&self, seconds: i64) {
+        if let Some(clock) = &self.clock {
+            clock.jump(seconds);
+        }
+    }
+
     /// Starts walpost again with the same files.
     pub(crate) fn start_again(&mut self) {
+        if self.walpost.log().contains("panicked at") {
+            let text = "walpost panicked, see its log".to_owned();
+            return self.checker.breach(Breach::Stuck, text);
+        }
         let next = self.walpost.again();
         let former = std::mem::replace(&mut self.walpost, next);
         let log = former.log_file().to_owned();
@@ -275,6 +296,7 @@ impl Act {
 
     /// Undoes whatever a fault did.
     pub(crate) fn heal(&mut self, servers: &Servers) {
+        self.set_clock(0);
         self.walpost.fill_disk(false);
         self.walpost.signal(Signal::CONT);
         servers.heal(self);
