@@ -1,9 +1,10 @@
 //! A JSON document becomes a Connect struct: the schema is inferred from the document, with all of
 //! Debezium's peculiarities, and the value is then built to that schema.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::json::{self, Node};
+use super::json::{self, Members, Node};
 use super::names;
 use super::schema::{Field, Kind, Schema};
 use super::value::{Struct, Value, fits};
@@ -11,9 +12,9 @@ use crate::config::{Expand, NameAdjustment};
 
 /// What became of a payload.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Expansion {
+pub(super) enum Expansion<'t> {
     /// A struct, with its schema.
-    Expanded(Arc<Schema>, Value<'static>),
+    Expanded(Arc<Schema>, Value<'t>),
     /// The text stays, with its schema.
     Unchanged,
     /// Debezium replaces the schema first and then fails to build the value: the text stays, with
@@ -21,8 +22,29 @@ pub(super) enum Expansion {
     SchemaOnly(Option<Arc<Schema>>),
 }
 
+impl Expansion<'_> {
+    /// Cut loose from the text.
+    pub(super) fn into_owned(self) -> Expansion<'static> {
+        match self {
+            Expansion::Expanded(schema, value) => Expansion::Expanded(schema, value.into_owned()),
+            Expansion::Unchanged => Expansion::Unchanged,
+            Expansion::SchemaOnly(schema) => Expansion::SchemaOnly(schema),
+        }
+    }
+}
+
+/// The schema of the document before: mostly the one of the next, which is then not made again.
+/// To be kept for one column and one set of options.
+#[derive(Debug, Default)]
+pub(super) struct LastSchema(Option<Arc<Schema>>);
+
 /// Expands the text of the column `name`.
-pub(super) fn expand(options: &Expand, name: &str, text: &str) -> Expansion {
+pub(super) fn expand<'t>(
+    options: &Expand,
+    name: &str,
+    last: &mut LastSchema,
+    text: &'t str,
+) -> Expansion<'t> {
     if !text.starts_with(['{', '[']) {
         return Expansion::Unchanged;
     }
@@ -30,13 +52,18 @@ pub(super) fn expand(options: &Expand, name: &str, text: &str) -> Expansion {
         return Expansion::Unchanged;
     };
     let inference = Inference::of(options);
-    match inference.schema(Some(name), &node) {
-        Err(NotInferable) => Expansion::Unchanged,
-        Ok(None) => Expansion::SchemaOnly(None),
-        Ok(Some(schema)) => match inference.document(&node, &schema) {
-            Ok(value) => Expansion::Expanded(schema, value),
-            Err(DoesNotFit) => Expansion::SchemaOnly(Some(schema)),
+    let known = last.0.as_ref();
+    let schema = match known.filter(|schema| inference.would_give(&node, schema)) {
+        Some(schema) => Arc::clone(schema),
+        None => match inference.schema(Some(name), &node) {
+            Err(NotInferable) => return Expansion::Unchanged,
+            Ok(None) => return Expansion::SchemaOnly(None),
+            Ok(Some(schema)) => Arc::clone(last.0.insert(schema)),
         },
+    };
+    match inference.document(node, &schema) {
+        Ok(value) => Expansion::Expanded(schema, value),
+        Err(DoesNotFit) => Expansion::SchemaOnly(Some(schema)),
     }
 }
 
@@ -53,7 +80,7 @@ pub(super) fn decode(include_nulls: bool, text: &str) -> Option<Struct<'static>>
     };
     let node = json::parse(text).ok()?;
     let schema = inference.schema(None, &node).ok()??;
-    match inference.document(&node, &schema).ok()? {
+    match inference.document(node, &schema).ok()?.into_owned() {
         Value::Struct(members) => Some(members),
         _ => None,
     }
@@ -80,8 +107,64 @@ impl Inference {
         }
     }
 
+    /// Whether [`Inference::schema`] would give this schema, which was inferred for a node of the
+    /// same path; `false` also where that is not easily seen. A path gives the same names every time,
+    /// so they need not be compared.
+    fn would_give(&self, node: &Node<'_>, schema: &Schema) -> bool {
+        schema.optional
+            && match (node, &schema.kind) {
+                (Node::String(_), Kind::String)
+                | (Node::Boolean(_), Kind::Boolean)
+                | (Node::Int(_), Kind::Int32)
+                | (Node::Long(_), Kind::Int64)
+                | (Node::Double(_) | Node::BigInteger, Kind::Float64) => true,
+                (Node::Null, Kind::Bytes) => self.keep_nulls,
+                (Node::Array(items), Kind::Array(item)) if items.is_empty() => {
+                    self.keep_empty_arrays && item.kind == Kind::String
+                }
+                (Node::Array(items), Kind::Array(item)) => sample(items).is_ok_and(|sample| {
+                    let objects = matches!(sample, Node::Object(_));
+                    let alike = |node: &Node<'_>| {
+                        objects && matches!(node, Node::Null) || self.would_give(node, item)
+                    };
+                    if objects {
+                        items.iter().all(alike)
+                    } else {
+                        alike(sample)
+                    }
+                }),
+                (Node::Object(members), Kind::Struct(fields)) => {
+                    self.would_give_fields(members, fields)
+                }
+                _ => false,
+            }
+    }
+
+    fn would_give_fields(&self, members: &[(Cow<'_, str>, Node<'_>)], fields: &[Field]) -> bool {
+        let kept = |node: &Node<'_>| match node {
+            Node::Null => self.keep_nulls,
+            Node::Array(items) => self.keep_empty_arrays || !items.is_empty(),
+            _ => true,
+        };
+        let mut fields = fields.iter();
+        self.field_names == NameAdjustment::None
+            && members
+                .iter()
+                .filter(|(_, node)| kept(node))
+                .all(|(name, node)| {
+                    fields.next().is_some_and(|field| {
+                        **name == *field.name && self.would_give(node, &field.schema)
+                    })
+                })
+            && fields.next().is_none()
+    }
+
     /// `None` for what is left out: a null, an empty array.
-    fn schema(&self, path: Option<&str>, node: &Node) -> Result<Option<Arc<Schema>>, NotInferable> {
+    fn schema(
+        &self,
+        path: Option<&str>,
+        node: &Node<'_>,
+    ) -> Result<Option<Arc<Schema>>, NotInferable> {
         let scalar = |kind: Kind| Ok(Some(Arc::new(Schema::optional(kind))));
         match node {
             Node::String(_) => scalar(Kind::String),
@@ -104,7 +187,7 @@ impl Inference {
     fn object_schema(
         &self,
         path: Option<&str>,
-        members: &[(String, Node)],
+        members: &[(Cow<'_, str>, Node<'_>)],
     ) -> Result<Arc<Schema>, NotInferable> {
         let mut fields: Vec<Field> = Vec::with_capacity(members.len());
         for (name, node) in members {
@@ -132,7 +215,11 @@ impl Inference {
     }
 
     /// The schema that all items of an array share. Inside an array of arrays the path is lost.
-    fn item_schema(&self, path: Option<&str>, items: &[Node]) -> Result<Arc<Schema>, NotInferable> {
+    fn item_schema(
+        &self,
+        path: Option<&str>,
+        items: &[Node<'_>],
+    ) -> Result<Arc<Schema>, NotInferable> {
         let sample = sample(items)?;
         if !matches!(sample, Node::Object(_)) {
             return self.schema(None, sample)?.ok_or(NotInferable);
@@ -183,27 +270,27 @@ impl Inference {
         }
     }
 
-    fn document(&self, node: &Node, schema: &Arc<Schema>) -> Result<Value<'static>, DoesNotFit> {
+    fn document<'t>(&self, node: Node<'t>, schema: &Arc<Schema>) -> Result<Value<'t>, DoesNotFit> {
         match node {
             Node::Object(_) => self.value(node, schema),
             _ => Err(DoesNotFit),
         }
     }
 
-    fn value(&self, node: &Node, schema: &Arc<Schema>) -> Result<Value<'static>, DoesNotFit> {
+    fn value<'t>(&self, node: Node<'t>, schema: &Arc<Schema>) -> Result<Value<'t>, DoesNotFit> {
         let value = match node {
             Node::Null => Value::Null,
-            Node::Boolean(value) => Value::Boolean(*value),
-            Node::Int(value) => Value::Int32(*value),
-            Node::Long(value) => Value::Int64(*value),
-            Node::Double(value) => Value::Float64(*value),
-            Node::String(text) => Value::String(text.clone().into()),
+            Node::Boolean(value) => Value::Boolean(value),
+            Node::Int(value) => Value::Int32(value),
+            Node::Long(value) => Value::Int64(value),
+            Node::Double(value) => Value::Float64(value),
+            Node::String(text) => Value::String(text),
             Node::BigInteger => return Err(DoesNotFit),
             Node::Array(items) => {
                 let Kind::Array(item) = &schema.kind else {
                     return Err(DoesNotFit);
                 };
-                let items = items.iter().map(|node| self.value(node, item));
+                let items = items.into_iter().map(|node| self.value(node, item));
                 Value::List(items.collect::<Result<_, _>>()?)
             }
             Node::Object(members) => {
@@ -218,25 +305,32 @@ impl Inference {
     }
 
     /// Looks members up by the schema's names, so those that were renamed are not found.
-    fn object(
+    fn object<'t>(
         &self,
-        members: &[(String, Node)],
+        mut members: Members<'t>,
         schema: &Arc<Schema>,
-    ) -> Result<Value<'static>, DoesNotFit> {
+    ) -> Result<Value<'t>, DoesNotFit> {
         let Kind::Struct(fields) = &schema.kind else {
             return Err(DoesNotFit);
         };
         let mut values = Vec::with_capacity(fields.len());
-        let mut rest = members.iter();
+        let mut next = 0;
         for field in fields {
             // Fields come in the document's order, unless schemas were merged.
-            let found = rest
-                .find(|(name, _)| **name == *field.name)
-                .or_else(|| members.iter().find(|(name, _)| **name == *field.name));
-            values.push(match found {
-                Some((_, node)) => self.value(node, &field.schema)?,
-                None => Value::Null,
-            });
+            let is_it = |(name, _): &(Cow<'t, str>, Node<'t>)| **name == *field.name;
+            let found = (next..members.len())
+                .chain(0..next)
+                .find(|&at| members.get(at).is_some_and(is_it));
+            values.push(
+                match found.and_then(|at| members.get_mut(at).zip(Some(at))) {
+                    Some(((_, node), at)) => {
+                        next = at + 1;
+                        // Names of fields are distinct, so nobody asks for it again.
+                        self.value(std::mem::replace(node, Node::Null), &field.schema)?
+                    }
+                    None => Value::Null,
+                },
+            );
         }
         Ok(Value::Struct(Struct {
             schema: Arc::clone(schema),
@@ -246,7 +340,7 @@ impl Inference {
 }
 
 /// The first item that is not null. All others must be of its kind, numbers of its very type.
-fn sample(items: &[Node]) -> Result<&Node, NotInferable> {
+fn sample<'n, 't>(items: &'n [Node<'t>]) -> Result<&'n Node<'t>, NotInferable> {
     let mut sample = &Node::Null;
     for item in items {
         if matches!(item, Node::Null) {
@@ -267,107 +361,5 @@ fn sample(items: &[Node]) -> Result<&Node, NotInferable> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn options() -> Expand {
-        Expand {
-            keep_nulls: false,
-            keep_empty_arrays: false,
-            field_names: NameAdjustment::None,
-        }
-    }
-
-    fn schema_text(options: &Expand, text: &str) -> String {
-        match expand(options, "payload", text) {
-            Expansion::Expanded(schema, _) => schema.json(false).to_owned(),
-            other => panic!("{text} became {other:?}"),
-        }
-    }
-
-    #[test]
-    fn structs_are_named_by_their_path() {
-        let text = schema_text(&options(), "{\"a\": {\"b\": 1}, \"l\": [{\"c\": {}}]}");
-        for name in ["payload", "payload.a", "payload.l", "payload.l.c"] {
-            assert!(text.contains(&format!("\"name\":\"{name}\"")), "{text}");
-        }
-    }
-
-    #[test]
-    fn nulls_and_empty_arrays_are_left_out_unless_kept() {
-        let document = "{\"a\": null, \"b\": []}";
-        assert!(schema_text(&options(), document).contains("\"fields\":[]"));
-        let kept = Expand {
-            keep_nulls: true,
-            keep_empty_arrays: true,
-            ..options()
-        };
-        let text = schema_text(&kept, document);
-        assert!(text.contains("{\"type\":\"bytes\",\"optional\":true,\"field\":\"a\"}"));
-        assert!(text.contains("\"items\":{\"type\":\"string\",\"optional\":true}"));
-    }
-
-    #[test]
-    fn a_kept_empty_array_takes_the_type_of_a_later_one() {
-        let kept = Expand {
-            keep_empty_arrays: true,
-            ..options()
-        };
-        let document = "{\"rows\": [{\"tags\": []}, {\"tags\": [{\"k\": 1}]}, {\"tags\": []}]}";
-        let text = schema_text(&kept, document);
-        assert!(text.contains("\"name\":\"payload.rows.tags\""), "{text}");
-    }
-
-    #[test]
-    fn documents_without_one_schema_stay_text() {
-        for text in [
-            "\"str\"",
-            "12",
-            "",
-            " {\"a\": 1}",
-            "{bad",
-            "{\"\": 3}",
-            "{\"a\": [1, \"x\"]}",
-            "{\"a\": [1, 2.5]}",
-            "{\"a\": [1, 3000000000]}",
-            "{\"a\": [null, null]}",
-            "{\"a\": [[], [1]]}",
-        ] {
-            assert_eq!(
-                expand(&options(), "payload", text),
-                Expansion::Unchanged,
-                "{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn some_documents_change_their_schema_only() {
-        for text in [
-            "[1, 2]",
-            "[{\"a\": 1}]",
-            "{\"a\": 12345678901234567890}",
-            "{\"a\": [[1], [\"x\"]]}",
-        ] {
-            assert!(
-                matches!(
-                    expand(&options(), "payload", text),
-                    Expansion::SchemaOnly(Some(_))
-                ),
-                "{text}"
-            );
-        }
-        assert_eq!(
-            expand(&options(), "payload", "[]"),
-            Expansion::SchemaOnly(None)
-        );
-    }
-
-    #[test]
-    fn messages_must_be_objects() {
-        assert!(decode(false, "{}").is_some());
-        for text in ["", "hello", "[]", "[1]", "{\"a\": 1"] {
-            assert!(decode(false, text).is_none(), "{text}");
-        }
-    }
-}
+#[path = "expand_tests.rs"]
+mod tests;

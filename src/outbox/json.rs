@@ -2,6 +2,7 @@
 //! two `\u` escapes for a character above U+FFFF, upper-case hexadecimal, nothing else escaped that
 //! need not be.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -16,27 +17,29 @@ const NUMBER_LENGTH_MAX: usize = 1000;
 pub(super) fn write_string(out: &mut String, text: &str) {
     out.push('"');
     let mut plain_from = 0;
-    for (at, character) in text.char_indices() {
-        let short = match character {
-            '"' => "\\\"",
-            '\\' => "\\\\",
-            '\u{8}' => "\\b",
-            '\t' => "\\t",
-            '\n' => "\\n",
-            '\u{c}' => "\\f",
-            '\r' => "\\r",
-            '\0'..='\u{1f}' | '\u{10000}'.. => "",
+    for (at, byte) in text.bytes().enumerate() {
+        let short = match byte {
+            b'"' => "\\\"",
+            b'\\' => "\\\\",
+            0x08 => "\\b",
+            b'\t' => "\\t",
+            b'\n' => "\\n",
+            0x0c => "\\f",
+            b'\r' => "\\r",
+            // Other control characters, and the first byte of a character above U+FFFF.
+            0..=0x1f | 0xf0.. => "",
             _ => continue,
         };
         out.push_str(&text[plain_from..at]);
-        plain_from = at + character.len_utf8();
-        if short.is_empty() {
+        plain_from = at + 1;
+        if !short.is_empty() {
+            out.push_str(short);
+        } else if let Some(character) = text[at..].chars().next() {
+            plain_from = at + character.len_utf8();
             for unit in character.encode_utf16(&mut [0; 2]) {
                 // Writing to a String cannot fail.
                 let _ = write!(out, "\\u{unit:04X}");
             }
-        } else {
-            out.push_str(short);
         }
     }
     out.push_str(&text[plain_from..]);
@@ -44,11 +47,11 @@ pub(super) fn write_string(out: &mut String, text: &str) {
 }
 
 /// Sets a member. Few members are searched one by one; of many an index is kept.
-fn put(
-    members: &mut Vec<(String, Node)>,
-    index: &mut HashMap<String, usize>,
-    name: String,
-    value: Node,
+fn put<'t>(
+    members: &mut Members<'t>,
+    index: &mut HashMap<Cow<'t, str>, usize>,
+    name: Cow<'t, str>,
+    value: Node<'t>,
 ) {
     let known = if members.len() <= UNINDEXED_MAX {
         members.iter().position(|(known, _)| *known == name)
@@ -69,9 +72,9 @@ fn put(
     }
 }
 
-/// A parsed document.
+/// A parsed document. Text without escapes is borrowed.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Node {
+pub(super) enum Node<'t> {
     Null,
     Boolean(bool),
     /// Fits 32 bits.
@@ -81,18 +84,21 @@ pub(super) enum Node {
     /// Longer than 64 bits; Connect has no type for it.
     BigInteger,
     Double(f64),
-    String(String),
-    Array(Vec<Node>),
+    String(Cow<'t, str>),
+    Array(Vec<Node<'t>>),
     /// Members in the order of first appearance; of a repeated name the last value.
-    Object(Vec<(String, Node)>),
+    Object(Members<'t>),
 }
+
+/// The members of an object.
+pub(super) type Members<'t> = Vec<(Cow<'t, str>, Node<'t>)>;
 
 /// The text does not begin with a JSON value that Jackson would take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed;
 
 /// Reads the first value of `text`; what follows it is not looked at.
-pub(super) fn parse(text: &str) -> Result<Node, Malformed> {
+pub(super) fn parse(text: &str) -> Result<Node<'_>, Malformed> {
     Parser {
         bytes: text.as_bytes(),
         text,
@@ -107,7 +113,7 @@ struct Parser<'t> {
     at: usize,
 }
 
-impl Parser<'_> {
+impl<'t> Parser<'t> {
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
@@ -124,7 +130,7 @@ impl Parser<'_> {
         }
     }
 
-    fn value(&mut self, depth: usize) -> Result<Node, Malformed> {
+    fn value(&mut self, depth: usize) -> Result<Node<'t>, Malformed> {
         if depth > DEPTH_MAX {
             return Err(Malformed);
         }
@@ -141,7 +147,7 @@ impl Parser<'_> {
         }
     }
 
-    fn word(&mut self, word: &str, node: Node) -> Result<Node, Malformed> {
+    fn word(&mut self, word: &str, node: Node<'t>) -> Result<Node<'t>, Malformed> {
         let end = self.at + word.len();
         if self.bytes.get(self.at..end) != Some(word.as_bytes()) {
             return Err(Malformed);
@@ -156,9 +162,9 @@ impl Parser<'_> {
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<Node, Malformed> {
+    fn object(&mut self, depth: usize) -> Result<Node<'t>, Malformed> {
         self.at += 1;
-        let mut members: Vec<(String, Node)> = Vec::new();
+        let mut members = Members::new();
         self.blanks();
         if self.peek() == Some(b'}') {
             self.at += 1;
@@ -186,7 +192,7 @@ impl Parser<'_> {
         }
     }
 
-    fn array(&mut self, depth: usize) -> Result<Node, Malformed> {
+    fn array(&mut self, depth: usize) -> Result<Node<'t>, Malformed> {
         self.at += 1;
         let mut items = Vec::new();
         self.blanks();
@@ -205,19 +211,23 @@ impl Parser<'_> {
         }
     }
 
-    fn string(&mut self) -> Result<String, Malformed> {
+    fn string(&mut self) -> Result<Cow<'t, str>, Malformed> {
         self.at += 1;
-        let mut out = String::new();
+        let mut unescaped = String::new();
         let mut plain_from = self.at;
         loop {
             match self.next()? {
                 b'"' => {
-                    out.push_str(&self.text[plain_from..self.at - 1]);
-                    return Ok(out);
+                    let plain = &self.text[plain_from..self.at - 1];
+                    if unescaped.is_empty() {
+                        return Ok(Cow::Borrowed(plain));
+                    }
+                    unescaped.push_str(plain);
+                    return Ok(Cow::Owned(unescaped));
                 }
                 b'\\' => {
-                    out.push_str(&self.text[plain_from..self.at - 1]);
-                    self.escape(&mut out)?;
+                    unescaped.push_str(&self.text[plain_from..self.at - 1]);
+                    self.escape(&mut unescaped)?;
                     plain_from = self.at;
                 }
                 0..=0x1f => return Err(Malformed),
@@ -284,7 +294,7 @@ impl Parser<'_> {
         }
     }
 
-    fn number(&mut self) -> Result<Node, Malformed> {
+    fn number(&mut self) -> Result<Node<'t>, Malformed> {
         let from = self.at;
         if self.peek() == Some(b'-') {
             self.at += 1;
@@ -343,7 +353,7 @@ mod tests {
     fn reads_the_first_value_and_no_further() {
         assert_eq!(
             parse("{\"a\": 1} trailing"),
-            Ok(Node::Object(vec![("a".to_owned(), Node::Int(1))]))
+            Ok(Node::Object(vec![("a".into(), Node::Int(1))]))
         );
     }
 
@@ -352,8 +362,8 @@ mod tests {
         assert_eq!(
             parse("{\"a\":1,\"b\":2,\"a\":3}"),
             Ok(Node::Object(vec![
-                ("a".to_owned(), Node::Int(3)),
-                ("b".to_owned(), Node::Int(2)),
+                ("a".into(), Node::Int(3)),
+                ("b".into(), Node::Int(2)),
             ]))
         );
     }
@@ -361,11 +371,12 @@ mod tests {
     #[test]
     fn large_objects_keep_order_and_last_values() {
         let members: Vec<String> = (0..100).map(|n| format!("\"k{}\":{n}", n % 50)).collect();
-        let Ok(Node::Object(read)) = parse(&format!("{{{}}}", members.join(","))) else {
+        let text = format!("{{{}}}", members.join(","));
+        let Ok(Node::Object(read)) = parse(&text) else {
             panic!("an object was expected")
         };
-        let expected: Vec<(String, Node)> = (0..50)
-            .map(|n| (format!("k{n}"), Node::Int(n + 50)))
+        let expected: Members<'_> = (0..50)
+            .map(|n| (format!("k{n}").into(), Node::Int(n + 50)))
             .collect();
         assert_eq!(read, expected);
     }
@@ -421,7 +432,7 @@ mod tests {
     fn reads_surrogate_pairs() {
         assert_eq!(
             parse("[\"\\ud83d\\ude00\\u00e9\"]"),
-            Ok(Node::Array(vec![Node::String("😀é".to_owned())]))
+            Ok(Node::Array(vec![Node::String("😀é".into())]))
         );
     }
 
@@ -433,7 +444,8 @@ mod tests {
 
         #[test]
         fn every_string_reads_back(text in ".*") {
-            proptest::prop_assert_eq!(parse(&quoted(&text)), Ok(Node::String(text)));
+            let quoted = quoted(&text);
+            proptest::prop_assert_eq!(parse(&quoted), Ok(Node::String(text.as_str().into())));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::columns::{Row, Table};
 use super::draft::{Draft, DraftHeader, Part};
 use super::envelope::Envelopes;
-use super::expand::{self, Expansion};
+use super::expand::{self, Expansion, LastSchema};
 use super::problem::Problem;
 use super::schema::{Kind, Schema};
 use super::topic::{Rewriter, Topics};
@@ -149,6 +149,7 @@ impl Roles {
 pub(super) struct RouterState {
     pub(super) topics: Topics,
     envelopes: Envelopes,
+    expanded: LastSchema,
 }
 
 impl RouterState {
@@ -160,6 +161,7 @@ impl RouterState {
                 &options.route_replacement,
             )),
             envelopes: Envelopes::default(),
+            expanded: LastSchema::default(),
         }
     }
 }
@@ -194,7 +196,7 @@ pub(super) fn route<'a>(
         trace::carry_on(&content.read(at, name, &Kind::String)?, &mut headers);
     }
     headers.push((Cow::Borrowed("id"), id));
-    let payload = expanded(options, payload);
+    let payload = expanded(options, &mut state.expanded, payload);
     let empty = payload.value.is_blank();
 
     let mut value = envelope(options, roles, state, content, payload)?;
@@ -305,21 +307,28 @@ fn debeziums_timestamp(
     }
 }
 
-fn expanded<'a>(options: &config::Router, payload: Part<'a>) -> Part<'a> {
-    let (Some(expand), Value::String(text)) = (&options.expand, &payload.value) else {
+fn expanded<'a>(options: &config::Router, last: &mut LastSchema, payload: Part<'a>) -> Part<'a> {
+    let Some(wanted) = &options.expand else {
         return payload;
     };
-    match expand::expand(expand, &options.payload, text) {
-        Expansion::Unchanged => payload,
-        Expansion::Expanded(schema, value) => Part {
-            schema: Some(schema),
-            value,
-        },
-        Expansion::SchemaOnly(schema) => Part {
-            schema,
-            value: payload.value,
-        },
-    }
+    let column = &options.payload;
+    let (expansion, text) = match payload.value {
+        Value::String(Cow::Borrowed(text)) => {
+            let expansion = expand::expand(wanted, column, last, text);
+            (expansion, Cow::Borrowed(text))
+        }
+        Value::String(Cow::Owned(text)) => {
+            let expansion = expand::expand(wanted, column, last, &text).into_owned();
+            (expansion, Cow::Owned(text))
+        }
+        value => return Part { value, ..payload },
+    };
+    let (schema, value) = match expansion {
+        Expansion::Unchanged => (payload.schema, Value::String(text)),
+        Expansion::Expanded(schema, value) => (Some(schema), value),
+        Expansion::SchemaOnly(schema) => (schema, Value::String(text)),
+    };
+    Part { schema, value }
 }
 
 /// The payload itself or, with envelope placements, a struct that holds it.

@@ -23,13 +23,14 @@ pub(super) fn write(
     if schema.is_none() && *value == Value::Null {
         return Ok(None);
     }
-    let mut out = String::new();
+    let schema_text = match schema {
+        Some(schema) if options.schemas => schema.json(options.decimal_numeric),
+        _ => "null",
+    };
+    let mut out = String::with_capacity(schema_text.len() + size(value));
     if options.schemas {
         out.push_str("{\"schema\":");
-        match schema {
-            Some(schema) => out.push_str(schema.json(options.decimal_numeric)),
-            None => out.push_str("null"),
-        }
+        out.push_str(schema_text);
         out.push_str(",\"payload\":");
     }
     Writer { options }.value(&mut out, schema, value)?;
@@ -37,6 +38,28 @@ pub(super) fn write(
         out.push('}');
     }
     Ok(Some(out))
+}
+
+/// About as many bytes as the value takes, so that the text need not grow while it is written.
+fn size(value: &Value<'_>) -> usize {
+    const OTHERS: usize = 24;
+    const MEMBER: usize = 4;
+    match value {
+        // Quotes in it are escaped, and JSON has many.
+        Value::String(text) => text.len() + text.len() / 4 + MEMBER,
+        Value::Buffer(bytes) => bytes.len() / 3 * 4 + OTHERS,
+        Value::Bytes(bytes) => bytes.len() / 3 * 4 + OTHERS,
+        Value::List(items) => items.iter().map(size).sum::<usize>() + OTHERS,
+        Value::Map(entries) => entries
+            .iter()
+            .map(|(key, value)| key.len() + MEMBER + size(value))
+            .sum::<usize>(),
+        Value::Struct(members) => members
+            .members()
+            .map(|(name, _, value)| name.len() + MEMBER + size(value))
+            .sum::<usize>(),
+        _ => OTHERS,
+    }
 }
 
 /// The text of a schema, without what marks it as a struct's member.
