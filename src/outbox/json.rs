@@ -13,11 +13,26 @@ const UNINDEXED_MAX: usize = 16;
 /// Jackson's limit on the digits of a number.
 const NUMBER_LENGTH_MAX: usize = 1000;
 
+/// Bytes that do not stand for themselves: control characters, quote, backslash, and the first
+/// byte of a character above U+FFFF.
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut byte = 0;
+    while byte < special.len() {
+        special[byte] = byte < 0x20 || byte >= 0xf0;
+        byte += 1;
+    }
+    special[b'"' as usize] = true;
+    special[b'\\' as usize] = true;
+    special
+};
+
 /// Writes `text` quoted.
 pub(super) fn write_string(out: &mut String, text: &str) {
     out.push('"');
     let mut plain_from = 0;
-    for (at, byte) in text.bytes().enumerate() {
+    let special = |(_, byte): &(usize, u8)| SPECIAL[usize::from(*byte)];
+    for (at, byte) in text.bytes().enumerate().filter(special) {
         let short = match byte {
             b'"' => "\\\"",
             b'\\' => "\\\\",
@@ -26,9 +41,7 @@ pub(super) fn write_string(out: &mut String, text: &str) {
             b'\n' => "\\n",
             0x0c => "\\f",
             b'\r' => "\\r",
-            // Other control characters, and the first byte of a character above U+FFFF.
-            0..=0x1f | 0xf0.. => "",
-            _ => continue,
+            _ => "",
         };
         out.push_str(&text[plain_from..at]);
         plain_from = at + 1;
