@@ -28,6 +28,13 @@ const SETTINGS: &[(&str, &str)] = &[
     ("log_min_messages", "error"),
 ];
 
+/// What walpost promises to readers of committed records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    AtLeastOnce,
+    ExactlyOnce,
+}
+
 /// Servers and database.
 pub(crate) struct Stage {
     pub(crate) scene: Scene,
@@ -153,8 +160,18 @@ impl Stage {
     }
 
     /// Starts walpost on `slot`.
-    pub(crate) fn walpost(&self, workload: &Workload, slot: &str, prefix: &str) -> Walpost {
+    pub(crate) fn walpost(
+        &self,
+        workload: &Workload,
+        slot: &str,
+        prefix: &str,
+        delivery: Delivery,
+    ) -> Walpost {
         let (worker, connector) = self.files(workload, slot, prefix);
+        let worker = match delivery {
+            Delivery::AtLeastOnce => worker,
+            Delivery::ExactlyOnce => worker.set("exactly.once.source.support", "enabled"),
+        };
         let connector = self
             .properties
             .iter()

@@ -14,7 +14,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use crate::audit::row_number;
-use crate::backlog::{PARTITIONS, Stage};
+use crate::backlog::{Delivery, PARTITIONS, Stage};
 use crate::options::Options;
 use crate::report;
 use crate::workload::{KEYS, PLAIN};
@@ -53,18 +53,20 @@ pub(crate) fn compare(stage: &Stage, options: &Options) {
         let samples = rate * options.latency_time.as_secs();
         let bare = bare(stage, rate, samples);
         report::latency(&format!("{rate}/s bare produce and consume"), &bare);
-        let walpost = walpost(stage, rate, samples);
-        report::latency(&format!("{rate}/s walpost"), &walpost);
-        report::latency_ratio(&bare, &walpost);
+        let at_least = walpost(stage, rate, samples, Delivery::AtLeastOnce);
+        report::latency(&format!("{rate}/s walpost"), &at_least);
+        let exactly = walpost(stage, rate, samples, Delivery::ExactlyOnce);
+        report::latency(&format!("{rate}/s walpost, exactly once"), &exactly);
+        report::latency_ratio(&bare, &at_least);
     }
 }
 
 /// Commits at the given rate, with walpost between.
-fn walpost(stage: &Stage, rate: u64, samples: u64) -> Latency {
+fn walpost(stage: &Stage, rate: u64, samples: u64, delivery: Delivery) -> Latency {
     stage.prepare(&PLAIN);
     let slot = stage.create_slot();
     let (prefix, topic) = stage.topic("latency");
-    let mut walpost = stage.walpost(&PLAIN, &slot, &prefix);
+    let mut walpost = stage.walpost(&PLAIN, &slot, &prefix, delivery);
     walpost.wait_ready();
     let mut client = stage.connect();
     let latency = measure(stage, &topic, rate, samples, |n| {

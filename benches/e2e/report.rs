@@ -9,16 +9,43 @@ use crate::latency::Latency;
 /// The rounds of one backlog.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
-    rounds: Vec<(Pass, Pass, Run)>,
+    rounds: Vec<Round>,
+}
+
+/// One round.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    plain: Pass,
+    batched: Pass,
+    at_least: Run,
+    exactly: Run,
 }
 
 impl Results {
-    pub(crate) fn add(&mut self, plain: Pass, batched: Pass, run: Run) {
-        self.rounds.push((plain, batched, run));
+    pub(crate) fn add(&mut self, plain: Pass, batched: Pass, at_least: Run, exactly: Run) {
+        self.rounds.push(Round {
+            plain,
+            batched,
+            at_least,
+            exactly,
+        });
+    }
+
+    /// The median of each figure of a run over the rounds.
+    fn run(&self, pick: fn(&Round) -> &Run) -> Run {
+        let run = |figure: fn(&Run) -> f64| self.median(|round| figure(pick(round)));
+        Run {
+            rate: run(|run| run.rate),
+            whole_rate: run(|run| run.whole_rate),
+            cpu_per_million: run(|run| run.cpu_per_million),
+            broker_cpu_per_million: run(|run| run.broker_cpu_per_million),
+            first: Duration::from_secs_f64(run(|run| run.first.as_secs_f64())),
+            peak: run(|run| run.peak as f64) as u64,
+        }
     }
 
     /// The median over the rounds.
-    fn median(&self, figure: impl Fn(&(Pass, Pass, Run)) -> f64) -> f64 {
+    fn median(&self, figure: impl Fn(&Round) -> f64) -> f64 {
         let mut figures: Vec<f64> = self.rounds.iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);
         figures[figures.len() / 2]
@@ -50,16 +77,18 @@ pub(crate) fn backlog(rows: u64, per_transaction: u64, payload: i32, time: Durat
     );
 }
 
-pub(crate) fn round(number: usize, plain: Pass, batched: Pass, run: Run) {
+pub(crate) fn round(number: usize, plain: Pass, batched: Pass, run: Run, exactly: Run) {
     println!(
         "round {number}: discard plain {}/s ({} reads), batched {}/s ({} reads); walpost {}/s, \
-         {:.2} of batched",
+         {:.2} of batched; exactly once {}/s, {:.2} of that",
         thousands(plain.rate),
         plain.reads,
         thousands(batched.rate),
         batched.reads,
         thousands(run.rate),
         run.rate / batched.rate,
+        thousands(exactly.rate),
+        exactly.rate / run.rate,
     );
 }
 
@@ -69,9 +98,9 @@ pub(crate) fn table(results: &Results, debezium: Option<Run>) {
         "{:<26} {:>9} {:>9} {:>9} {:>10} {:>10} {:>9} {:>9}",
         "", "events/s", "of batch.", "from 0 s", "CPU s/M", "broker", "peak", "first"
     );
-    let plain = results.median(|(plain, _, _)| plain.rate);
-    let batched = results.median(|(_, batched, _)| batched.rate);
-    let of_batched = results.median(|(plain, batched, _)| plain.rate / batched.rate);
+    let plain = results.median(|round| round.plain.rate);
+    let batched = results.median(|round| round.batched.rate);
+    let of_batched = results.median(|round| round.plain.rate / round.batched.rate);
     println!(
         "{:<26} {:>9} {:>9.2}",
         "discard, plain",
@@ -84,17 +113,14 @@ pub(crate) fn table(results: &Results, debezium: Option<Run>) {
         thousands(batched),
         1.0
     );
-    let run = |figure: fn(&Run) -> f64| results.median(|(_, _, run)| figure(run));
-    let walpost = Run {
-        rate: run(|run| run.rate),
-        whole_rate: run(|run| run.whole_rate),
-        cpu_per_million: run(|run| run.cpu_per_million),
-        broker_cpu_per_million: run(|run| run.broker_cpu_per_million),
-        first: Duration::from_secs_f64(run(|run| run.first.as_secs_f64())),
-        peak: run(|run| run.peak as f64) as u64,
-    };
-    let ratio = results.median(|(_, batched, run)| run.rate / batched.rate);
+    let walpost = results.run(|round| &round.at_least);
+    let exactly = results.run(|round| &round.exactly);
+    let ratio = results.median(|round| round.at_least.rate / round.batched.rate);
     contender("walpost", &walpost, ratio);
+    let ratio = results.median(|round| round.exactly.rate / round.batched.rate);
+    contender("walpost, exactly once", &exactly, ratio);
+    let kept = results.median(|round| round.exactly.rate / round.at_least.rate);
+    println!("exactly once against at least once: {kept:.2} of the events/s");
     if let Some(debezium) = debezium {
         contender("Debezium, tuned", &debezium, debezium.rate / batched);
         println!(

@@ -1,6 +1,6 @@
 //! A backlog, read by everybody in turn.
 
-use crate::backlog::{Backlog, PUBLICATION, Stage};
+use crate::backlog::{Backlog, Delivery, PUBLICATION, Stage};
 use crate::ceiling::{self, Gear, Pass, Stream};
 use crate::contender::{self, Run};
 use crate::options::Options;
@@ -30,15 +30,19 @@ fn compare(stage: &Stage, options: &Options, workload: &Workload, rows: u64, per
         if per_transaction == 1 { "" } else { "s" }
     ));
     // The discarding readers confirm nothing and share a slot.
-    let slots = 2 + options.rounds;
+    let slots = 2 + 2 * options.rounds;
     let backlog = Backlog::write(stage, workload, rows, per_transaction, slots);
     let mut results = Results::default();
     for round in 0..options.rounds {
         let plain = discard(&backlog, Gear::Plain);
         let batched = discard(&backlog, Gear::Batched);
-        let run = contender::walpost(&backlog, backlog.slot(2 + round));
-        results.add(plain, batched, run);
-        report::round(round + 1, plain, batched, run);
+        let run = |slot: usize, delivery| {
+            contender::walpost(&backlog, backlog.slot(2 + 2 * round + slot), delivery)
+        };
+        let at_least = run(0, Delivery::AtLeastOnce);
+        let exactly = run(1, Delivery::ExactlyOnce);
+        results.add(plain, batched, at_least, exactly);
+        report::round(round + 1, plain, batched, at_least, exactly);
     }
     let debezium: Option<Run> = options
         .debezium

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
+use super::attempt::sink_options;
 use crate::config::{Config, Connector, Worker};
 use crate::error::Failure;
 use crate::lsn::Lsn;
 use crate::offset::OffsetStore;
+use crate::sink::{BatchSize, Sink};
 use crate::source::{ServerIdentity, Session, SlotState};
 
 /// What `offsets show` prints.
@@ -112,6 +114,11 @@ async fn free_store(
     }
     let mut store = OffsetStore::open(worker, connector).await?;
     store.identify(super::startup::identity(connector, &server));
+    if connector.exactly_once.is_some() {
+        // A process that stands still could otherwise commit an older position afterwards.
+        let options = sink_options(worker, connector, BatchSize::default());
+        Sink::open(&options)?.fence().await?;
+    }
     Ok(store)
 }
 

@@ -16,18 +16,18 @@ use crate::error::Class;
 use crate::lsn::Lsn;
 use crate::record::{Header, TableIndex};
 
-type Mock = MockCluster<'static, DefaultProducerContext>;
+pub(super) type Mock = MockCluster<'static, DefaultProducerContext>;
 
-const TOPIC: &str = "outbox.event.order";
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const TOPIC: &str = "outbox.event.order";
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-fn cluster(partitions: i32) -> Mock {
+pub(super) fn cluster(partitions: i32) -> Mock {
     let mock = MockCluster::new(1).unwrap();
     mock.create_topic(TOPIC, partitions, 1).unwrap();
     mock
 }
 
-fn options(mock: &Mock, properties: &[(&str, &str)]) -> SinkOptions {
+pub(super) fn options(mock: &Mock, properties: &[(&str, &str)]) -> SinkOptions {
     let mut producer = KafkaProperties::default();
     let servers = mock.bootstrap_servers();
     producer.0.insert("bootstrap.servers".into(), servers);
@@ -54,7 +54,7 @@ async fn prepared(mock: &Mock, properties: &[(&str, &str)]) -> Sink {
     sink
 }
 
-fn record<'a>(key: &'a str, id: &'a str, value: &'a [u8]) -> Record<'a> {
+pub(super) fn record<'a>(key: &'a str, id: &'a str, value: &'a [u8]) -> Record<'a> {
     Record {
         topic: Cow::Borrowed(TOPIC),
         partition: None,
@@ -68,7 +68,7 @@ fn record<'a>(key: &'a str, id: &'a str, value: &'a [u8]) -> Record<'a> {
     }
 }
 
-fn origin(raw: u64) -> Origin {
+pub(super) fn origin(raw: u64) -> Origin {
     Origin {
         lsn: Lsn::new(raw).unwrap(),
         table: TableIndex(3),

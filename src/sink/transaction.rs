@@ -328,3 +328,7 @@ fn words(error: &KafkaError) -> String {
         other => other.to_string(),
     }
 }
+
+#[cfg(test)]
+#[path = "transaction_tests.rs"]
+mod tests;
