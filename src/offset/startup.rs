@@ -25,6 +25,20 @@ pub struct SlotFacts {
     pub invalidation_reason: Option<String>,
 }
 
+impl SlotFacts {
+    /// Whether the server has given it up for good.
+    pub fn is_invalidated(&self) -> bool {
+        self.invalidation().is_some()
+    }
+
+    fn invalidation(&self) -> Option<String> {
+        if let Some(reason) = &self.invalidation_reason {
+            return Some(reason.clone());
+        }
+        (self.wal_status.as_deref() == Some("lost")).then(|| "wal_status is lost".to_owned())
+    }
+}
+
 /// The server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerFacts {
@@ -239,11 +253,7 @@ impl Case<'_> {
     }
 
     fn invalidation(&self) -> Option<String> {
-        let slot = self.slot?;
-        if let Some(reason) = &slot.invalidation_reason {
-            return Some(reason.clone());
-        }
-        (slot.wal_status.as_deref() == Some("lost")).then(|| "wal_status is lost".to_owned())
+        self.slot?.invalidation()
     }
 
     fn fate(&self) -> SlotFate {

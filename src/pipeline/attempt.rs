@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::lsn::{Lsn, ResumePoint};
 use crate::offset::{Decision, Partial, SlotFate, Stored};
 use crate::sink::{BatchSize, Sink, SinkOptions};
-use crate::source::{PartialTransaction, Replication, ServerIdentity, StartOptions};
+use crate::source::{PartialTransaction, Replication, ServerIdentity, Session, StartOptions};
 
 /// Longest pause between two stored positions, whatever `offset.flush.interval.ms` allows: sooner
 /// costs nothing and repeats less.
@@ -256,7 +256,7 @@ impl<'c> Attempt<'c> {
         };
         let mut source = replication.start(options).await?;
         self.context.post.streams(Some(source.backend_pid()));
-        info!(slot = connector.slot.name, lsn = %at.lsn(), "streaming");
+        announce(&connector.slot, at.lsn(), &ready.session).await?;
         if connector.exactly_once.is_some() {
             // From here on the slot itself keeps others out, and only a process that still answers.
             ready.session.unlock(&connector.slot.name).await?;
@@ -293,6 +293,27 @@ impl<'c> Attempt<'c> {
             outdated: ready.outdated,
         }))
     }
+}
+
+/// Says what the slot costs, and what frees it: a slot that is forgotten fills the disk.
+async fn announce(slot: &Slot, at: Lsn, session: &Session) -> Result<(), Failure> {
+    let state = session.slot(&slot.name).await?;
+    info!(
+        slot = slot.name,
+        lsn = %at,
+        retained_bytes = state.and_then(|state| state.retained_bytes),
+        "streaming; the slot holds back wal until it is read, so once walpost is retired run: \
+         SELECT pg_drop_replication_slot('{}')",
+        slot.name
+    );
+    if slot.drop_on_stop {
+        warn!(
+            slot = slot.name,
+            "slot.drop.on.stop is true: the slot is dropped at every orderly stop, and events \
+             written until the next start are lost"
+        );
+    }
+    Ok(())
 }
 
 /// What to leave out of the transaction in which Debezium stopped. When it did not say which one

@@ -12,10 +12,11 @@ use super::supervisor::Context;
 use super::transfer::Transfer;
 use crate::config::Connector;
 use crate::error::{Class, Failure};
-use crate::lsn::Lsn;
+use crate::lsn::{Lsn, ResumePoint};
 use crate::observability::State;
 use crate::offset::{
-    Decision, OffsetIdentity, OffsetStore, Policy, ServerFacts, SlotFacts, StoredOffset, decide,
+    Decision, OffsetIdentity, OffsetStore, Policy, ServerFacts, SlotFacts, SnapshotState,
+    StoredOffset, decide,
 };
 use crate::sink::Sink;
 use crate::source::{Replication, ServerIdentity, Session, SlotState};
@@ -45,8 +46,10 @@ pub(super) async fn prepare(context: &mut Context) -> Result<Option<(Ready, Deci
     context.post.chosen(connector);
     let preflight = session.preflight(connector).await.map_err(all_at_once)?;
     let outdated = (!preflight.outdated.is_empty()).then(|| all_at_once(preflight.outdated));
-    let mut store = OffsetStore::open(&context.worker, connector).await?;
     let policy = Policy::of(connector);
+    let mut store = OffsetStore::open(&context.worker, connector)
+        .await
+        .map_err(|failure| unless_lost(failure, preflight.slot, &preflight.identity, &policy))?;
     let mut waiting_for = None;
     let mut stand_by = |holder: String| {
         if waiting_for.as_ref() != Some(&holder) {
@@ -116,6 +119,30 @@ pub(super) async fn prepare(context: &mut Context) -> Result<Option<(Ready, Deci
         if pause(context).await {
             return Ok(None);
         }
+    }
+}
+
+/// Kafka may be away for long. A slot that the server has given up does not come back meanwhile, so
+/// that is said although the stored position cannot be read.
+fn unless_lost(
+    failure: Failure,
+    slot: Option<SlotState>,
+    server: &ServerIdentity,
+    policy: &Policy,
+) -> Failure {
+    let Some(slot) = slot.map(slot_facts).filter(SlotFacts::is_invalidated) else {
+        return failure;
+    };
+    // The slot was told nothing but stored positions.
+    let stored = slot.confirmed.map(|at| StoredOffset {
+        position: Some(ResumePoint::slot_start(at)),
+        partial: None,
+        identity: None,
+        snapshot: SnapshotState::None,
+    });
+    match decide(stored.as_ref(), Some(&slot), &server_facts(server), policy) {
+        Decision::Stop(gap) => gap.caused_by(failure),
+        _ => failure,
     }
 }
 

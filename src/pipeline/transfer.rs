@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tracing::error;
+use tracing::{error, info};
 
 use super::progress::CommitTimes;
 use super::supervisor::{Context, Refused};
@@ -15,7 +15,7 @@ use crate::observability::Telemetry;
 use crate::outbox::{Outbox, Outcome, Poison};
 use crate::record::{Origin, Record, TableIndex};
 use crate::sink::Sink;
-use crate::source::row::{Event, Relation, TableFacts};
+use crate::source::row::{Change, Event, Operation, Relation, TableFacts};
 use crate::source::{Snapshot, Source};
 
 /// What can be read event by event out of its buffer.
@@ -135,6 +135,9 @@ impl Transfer {
                 }
                 Event::Change(change) => {
                     let table = table_index(&mut self.tables, change.relation);
+                    if matches!(change.operation, Operation::Truncate) {
+                        tell_truncate(&change);
+                    }
                     (self.outbox.route(&change, now_ms), change.lsn, table)
                 }
                 Event::Message(message) => {
@@ -272,6 +275,14 @@ impl Transfer {
             });
         }
     }
+}
+
+fn tell_truncate(change: &Change<'_>) {
+    info!(
+        table = %format_args!("{}.{}", change.relation.schema, change.relation.table),
+        lsn = %change.lsn,
+        "an outbox table was truncated; its events are not affected"
+    );
 }
 
 /// The number of a table; the last one stands for all beyond the 255th.

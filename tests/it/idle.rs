@@ -59,6 +59,15 @@ fn a_frozen_kafka_holds_the_slot_before_the_waiting_row() {
         },
     );
     assert!(beats > 20);
+    wait::until(
+        "what came and what is confirmed show apart",
+        wait::SOON,
+        || {
+            let metrics = walpost.metrics();
+            let lag = |stage| metrics.get("walpost_lag_bytes", &[("stage", stage)]);
+            lag("received") < lag("confirmed")
+        },
+    );
     walpost.kill();
     scene.kafka.thaw();
     let mut walpost = walpost.again();

@@ -14,7 +14,16 @@ fn one_large_transaction_passes_through_in_little_memory() {
     let mut scene = Scene::on("limits", Postgres::private(&[]), Kafka::shared());
     let topic = scene.topic("order");
     scene.kafka.create_topic(&topic, 1, &[]);
-    let mut walpost = scene.start();
+    // The other table is published too, and not ours.
+    let name = scene.name.clone();
+    scene.sql(&format!(
+        "create publication {name} for table outbox, other"
+    ));
+    let connector = scene
+        .connector()
+        .set("publication.autocreate.mode", "disabled");
+    let mut walpost = crate::support::Walpost::start(&scene.worker(), &[&connector]);
+    walpost.wait_streaming();
     scene.sql(&format!(
         "insert into outbox (aggregatetype, aggregateid, payload)
          select 'order', n::text, jsonb_build_object('n', n, 'pad', repeat('x', 100))
@@ -28,6 +37,11 @@ fn one_large_transaction_passes_through_in_little_memory() {
         let marks = consumer.fetch_watermarks(&topic, 0, Duration::from_secs(5));
         marks.is_ok_and(|(_, high)| high >= rows)
     });
+    let position = scene.position();
+    scene.wait_confirmed(position);
+    scene.sql(&format!(
+        "insert into other (note) select repeat('x', 100) from generate_series(1, {rows})"
+    ));
     let position = scene.position();
     scene.wait_confirmed(position);
     let peak = walpost.peak_memory();

@@ -22,23 +22,30 @@ fn the_seam_between_snapshot_and_stream_has_no_gap_and_no_duplicate() {
     wait::until("some rows", wait::SOON, || {
         scene.number("select count(*) from outbox") > Some(100)
     });
-    let mut open = scene.connect();
-    open.batch_execute(
-        "begin; insert into outbox (aggregatetype, aggregateid, payload)
-         values ('order', 'long', '{\"n\": 0, \"ghost\": false}')",
-    )
-    .unwrap();
-    let mut walpost = scene.spawn();
-    // The slot waits for what was open when it was asked for.
-    let moment = std::time::Instant::now() + Duration::from_secs(1);
-    wait::until("the slot waits", wait::SOON, || {
-        std::time::Instant::now() >= moment
+    let open = (0..20).map(|n| {
+        let mut client = scene.connect();
+        let insert = format!(
+            "begin; insert into outbox (aggregatetype, aggregateid, payload)
+             values ('order', 'long-{n}', '{{\"n\": 0, \"ghost\": false}}')"
+        );
+        client.batch_execute(&insert).unwrap();
+        client
     });
-    open.batch_execute("commit").unwrap();
+    let open: Vec<_> = open.collect();
+    let mut walpost = scene.spawn();
+    // The slot waits for what was open when it was asked for; they end one by one meanwhile.
+    let mut moment = std::time::Instant::now();
+    for mut client in open {
+        moment += Duration::from_millis(100);
+        wait::until("the slot waits", wait::SOON, || {
+            std::time::Instant::now() >= moment
+        });
+        client.batch_execute("commit").unwrap();
+    }
     walpost.wait_ready();
     scene.tail("order").at_least(500);
     let mut committed = load.finish();
-    committed.insert("long".to_owned(), 0);
+    committed.extend((0..20).map(|n| (format!("long-{n}"), 0)));
     wait_delivered(&scene, &committed);
     let records = scene.records("order");
     check_complete(&records, &committed);

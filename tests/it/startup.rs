@@ -152,7 +152,8 @@ fn an_invalidated_slot_is_a_gap_with_the_servers_reason() {
         )),
         Some(1)
     );
-    scene.spawn().expect_exit(3, &["max_slot_wal_keep_size"]);
+    let said = ["max_slot_wal_keep_size", "stored position"];
+    scene.spawn().expect_exit(3, &said);
     // Without a stored position it is no better.
     let fresh = scene.connector().named(&format!("{name}_fresh"));
     Walpost::start(&scene.worker(), &[&fresh]).expect_exit(3, &["max_slot_wal_keep_size"]);
