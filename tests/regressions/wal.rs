@@ -2,7 +2,6 @@
 
 use super::stream;
 use crate::support::kafka::Options;
-use crate::support::process::run;
 use crate::support::{Kafka, Postgres, Scene, Walpost, wait};
 
 /// The server will never serve the slot again; a client that took this for a passing error tried
@@ -82,7 +81,6 @@ fn a_start_says_what_the_slot_holds_back_and_how_to_remove_it() {
         scene.client().batch_execute(statement).is_ok()
     });
     assert_eq!(scene.confirmed(), None);
-    let _ = run;
     // Dropped at every stop only when asked for, and then loudly.
     let mut other = Scene::new("wal");
     let dropping = other.connector().set("slot.drop.on.stop", "true");
