@@ -100,6 +100,30 @@ pub(crate) fn verdict(code: Code) -> (Class, Option<&'static str>) {
     }
 }
 
+/// Whether Kafka refuses us rather than a record: wrong from the start it is configuration, once
+/// the same access has worked it is a rotation, and passes.
+fn is_about_access(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Authentication
+            | Code::SaslAuthenticationFailed
+            | Code::UnsupportedSASLMechanism
+            | Code::IllegalSASLState
+            | Code::SSL
+            | Code::ClusterAuthorizationFailed
+            | Code::TransactionalIdAuthorizationFailed
+            | Code::GroupAuthorizationFailed
+    )
+}
+
+fn of_code(code: Code, class: Class, message: String) -> Failure {
+    let failure = Failure::new(class, message);
+    match is_about_access(code) {
+        true => failure.about_access(),
+        false => failure,
+    }
+}
+
 /// Whether a record was refused only because another one was, or because the sink gave up.
 fn follows_another(code: Code) -> bool {
     matches!(
@@ -164,7 +188,8 @@ impl Refusal {
             None => String::new(),
         };
         let remedy = remedy.map_or(String::new(), |text| format!("; {text}"));
-        let failure = Failure::new(
+        let failure = of_code(
+            self.code,
             class,
             format!(
                 "produce {event}{at} ({} bytes) to topic {:?}: {}{remedy}",
@@ -216,7 +241,11 @@ pub(crate) fn failed(attempt: &str, error: &KafkaError) -> Failure {
 pub(crate) fn failed_with(attempt: &str, code: Code) -> Failure {
     let (class, remedy) = verdict(code);
     let remedy = remedy.map_or(String::new(), |text| format!("; {text}"));
-    Failure::new(class, format!("{attempt}: {}{remedy}", describe(code)))
+    of_code(
+        code,
+        class,
+        format!("{attempt}: {}{remedy}", describe(code)),
+    )
 }
 
 #[cfg(test)]
@@ -279,6 +308,22 @@ mod tests {
         ];
         for (code, class) in table {
             assert_eq!(verdict(code).0, class, "{code:?}");
+            // What refuses us, and not a record or a setting, passes once we were let in before.
+            let later = failed_with("connect", code).once_worked().class();
+            let settings = matches!(
+                code,
+                Code::UnsupportedFeature
+                    | Code::UnsupportedVersion
+                    | Code::UnsupportedCompressionType
+                    | Code::InvalidRequiredAcks
+                    | Code::InvalidReplicationFactor
+                    | Code::InvalidConfig
+            );
+            let expected = match class {
+                Config if !settings => Retriable,
+                same => same,
+            };
+            assert_eq!(later, expected, "{code:?} once we were let in");
             for wrapped in [
                 KafkaError::MessageProduction(code),
                 KafkaError::MetadataFetch(code),
