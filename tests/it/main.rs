@@ -13,6 +13,7 @@ mod regressions;
 mod support;
 
 mod cli;
+mod cluster;
 mod delivery;
 mod docs;
 mod exactly_once;
