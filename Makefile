@@ -75,7 +75,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS each; needs cargo-fuzz and a nightly
 
 services: ## installs what tests and demo need: build tools, Postgres, Java, Kafka, Debezium
 	@tests/services/install.sh debezium
-	@tests/services/install.sh postgres 17
+	@tests/services/install.sh postgres 17 18
 
 clean: ## removes build results; downloads in $WALPOST_CACHE stay
 	$(CARGO) clean

@@ -10,7 +10,7 @@ use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{
     ChannelBinding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256,
 };
-use postgres_protocol::message::backend::{AuthenticationSaslBody, ErrorResponseBody, Message};
+use postgres_protocol::message::backend::{AuthenticationSaslBody, ErrorFields, Message};
 use postgres_protocol::message::frontend;
 use tokio::io::AsyncWriteExt;
 
@@ -150,7 +150,7 @@ impl Connection {
                 Message::BackendKeyData(_) | Message::NoticeResponse(_) => None,
                 Message::ReadyForQuery(_) => return Ok(()),
                 Message::ErrorResponse(body) => {
-                    return Err(server_error(&body)?.into_failure(attempt, Doing::Anything));
+                    return Err(server_error(body.fields())?.into_failure(attempt, Doing::Anything));
                 }
                 _ => {
                     return Err(Failure::config(format!(
@@ -257,8 +257,16 @@ impl Connection {
     /// The error that `frame`, an ErrorResponse, carries.
     pub(super) fn error(&self, frame: &Frame) -> Result<ServerError, Failure> {
         match self.parse(frame)? {
-            Message::ErrorResponse(body) => server_error(&body),
+            Message::ErrorResponse(body) => server_error(body.fields()),
             _ => Err(unexpected_tag("read an error of the server", frame.tag)),
+        }
+    }
+
+    /// What the server remarks in `frame`, a NoticeResponse.
+    pub(super) fn notice(&self, frame: &Frame) -> Result<ServerError, Failure> {
+        match self.parse(frame)? {
+            Message::NoticeResponse(body) => server_error(body.fields()),
+            _ => Err(unexpected_tag("read a notice of the server", frame.tag)),
         }
     }
 
@@ -390,10 +398,9 @@ fn malformed(error: ReadError) -> Failure {
     Failure::internal("read a message of the server").caused_by(error)
 }
 
-fn server_error(body: &ErrorResponseBody) -> Result<ServerError, Failure> {
+fn server_error(mut fields: ErrorFields<'_>) -> Result<ServerError, Failure> {
     let mut code = None;
     let mut message = None;
-    let mut fields = body.fields();
     let unreadable =
         |error: std::io::Error| Failure::internal("read an error of the server").caused_by(error);
     while let Some(field) = fields.next().map_err(unreadable)? {

@@ -44,7 +44,7 @@ pub use transaction::PartialTransaction;
 /// Settings that decide what values look like as text, and limits that must not end our sessions.
 /// Roles and databases may have their own; these win, in every session.
 const SETTINGS: &str = "SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; \
-    SET extra_float_digits = 3; SET bytea_output = 'hex'; SET TimeZone = 'UTC'; \
+    SET client_min_messages = 'warning'; SET extra_float_digits = 3; SET bytea_output = 'hex'; SET TimeZone = 'UTC'; \
     SET statement_timeout = 0; SET lock_timeout = 0; \
     SET idle_in_transaction_session_timeout = 0";
 

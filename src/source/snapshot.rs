@@ -94,10 +94,15 @@ impl Snapshot {
             "SET synchronize_seqscans = off".to_owned(),
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY".to_owned(),
         ];
-        for statement in begin.into_iter().chain(import) {
-            let attempt = "begin the snapshot";
+        let attempt = "begin the snapshot";
+        for statement in begin {
             connection
                 .query(attempt, Doing::Anything, &statement)
+                .await?;
+        }
+        if let Some(import) = import {
+            connection
+                .query(attempt, Doing::ImportingSnapshot, &import)
                 .await?;
         }
         let waiting = tables_to_read(db, connector, connection.server_major()).await?;

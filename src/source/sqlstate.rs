@@ -12,6 +12,8 @@ pub(super) enum Doing {
     Anything,
     /// CREATE_REPLICATION_SLOT.
     CreatingSlot,
+    /// SET TRANSACTION SNAPSHOT.
+    ImportingSnapshot,
     /// START_REPLICATION and all that follows.
     Streaming,
 }
@@ -55,6 +57,18 @@ impl ServerError {
         } else {
             failure
         }
+    }
+
+    /// Whether it is the warning with which Postgres 18 and later passes over the rows of a
+    /// publication that did not exist when they were written; before, that was an error.
+    pub(super) fn skips(&self, publication: &str) -> bool {
+        self.code == "55000" && self.message.contains(publication)
+    }
+
+    /// The failure that servers before 18 report instead.
+    pub(super) fn of_missing_publication(self, attempt: &str) -> Failure {
+        let rule = rule("42704", Doing::Streaming);
+        Failure::new(rule.class, format!("{attempt}: {}", rule.advice)).caused_by(self)
     }
 }
 
@@ -115,6 +129,18 @@ static RULES: &[Rule] = &[
         "58P01",
         Class::Gap,
         "WAL that the slot needs was removed; see max_slot_wal_keep_size",
+    ),
+    during(
+        Doing::ImportingSnapshot,
+        "22023",
+        Class::Retriable,
+        "the exported snapshot has ended with the connection that exported it",
+    ),
+    during(
+        Doing::ImportingSnapshot,
+        "42704",
+        Class::Retriable,
+        "the exported snapshot has ended with the connection that exported it",
     ),
     during(
         Doing::CreatingSlot,
@@ -217,7 +243,7 @@ mod tests {
     #[test]
     fn classes_are_the_published_ones() {
         use Class::{Config, Gap, Retriable};
-        use Doing::{Anything, CreatingSlot, Streaming};
+        use Doing::{Anything, CreatingSlot, ImportingSnapshot, Streaming};
         for (code, doing, class, is_access) in [
             ("28P01", Anything, Config, true),
             ("28000", Anything, Config, true),
@@ -244,6 +270,9 @@ mod tests {
             ("57P03", Anything, Retriable, false),
             ("57P04", Anything, Config, false),
             ("57P05", Anything, Retriable, false),
+            ("22023", ImportingSnapshot, Retriable, false),
+            ("22023", Anything, Config, false),
+            ("42704", ImportingSnapshot, Retriable, false),
             ("42704", Streaming, Retriable, false),
             ("42704", Anything, Config, false),
             ("42710", CreatingSlot, Retriable, false),

@@ -37,6 +37,7 @@ pub struct Source {
     backend_pid: i32,
     /// `stream from slot "x"`, for messages.
     attempt: String,
+    publication: String,
     relations: Relations,
     transactions: Transactions,
     partitions: Partitions,
@@ -85,6 +86,7 @@ impl Source {
             connection,
             backend_pid,
             attempt: format!("stream from slot \"{}\"", options.slot),
+            publication: options.publication,
             relations: Relations::new(options.tables),
             transactions: Transactions::new(options.skip),
             partitions: Partitions::new(database),

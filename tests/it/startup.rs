@@ -298,3 +298,27 @@ fn check_changes_nothing_and_says_what_run_would() {
         .expect(2)
         .says(&["password"]);
 }
+
+/// O-a8: the server looks a publication up as it was when a row was written. Up to 17 a missing one
+/// is an error, from 18 on a remark beside rows that are left out.
+#[test]
+fn a_publication_younger_than_the_slot_is_never_passed_over() {
+    for postgres in [Postgres::shared(), Postgres::at_least(18, &[])] {
+        let mut scene = Scene::on("startup", postgres, Kafka::shared());
+        let name = scene.name.clone();
+        scene.sql(&format!(
+            "select pg_create_logical_replication_slot('{name}', 'pgoutput')"
+        ));
+        scene.event("k", 1);
+        scene.sql(&format!("create publication {name} for table outbox"));
+        scene.event("k", 2);
+        let behind = scene.position();
+        let mut walpost = scene.spawn().allowing("newer than that position");
+        walpost.wait_log("newer than that position");
+        walpost.wait_log("attempt\":2");
+        assert_eq!(walpost.get("/health/ready").status, 503);
+        assert!(scene.confirmed() < Some(behind), "nothing is given up");
+        assert_eq!(numbers(&scene), [0; 0], "row 2 must not overtake row 1");
+        walpost.stop();
+    }
+}

@@ -68,7 +68,14 @@ impl Source {
                         self.attempt
                     )));
                 }
-                b'N' | b'S' => Handled::Nothing,
+                b'N' => {
+                    let notice = self.connection.notice(&frame)?;
+                    if notice.skips(&self.publication) {
+                        return Err(notice.of_missing_publication(&self.attempt));
+                    }
+                    Handled::Nothing
+                }
+                b'S' => Handled::Nothing,
                 tag => return Err(unexpected_tag(&self.attempt, tag)),
             };
             match handled {
