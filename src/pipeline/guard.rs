@@ -41,10 +41,11 @@ pub(super) struct Post {
 }
 
 impl Post {
-    /// An attempt has chosen its server.
+    /// An attempt has chosen its server. Whether another process has the slot it does not know yet.
     pub(super) fn chosen(&self, connector: &Arc<Connector>) {
         self.focus.send_modify(|focus| {
             focus.connector = Some(Arc::clone(connector));
+            focus.standby = false;
         });
     }
 

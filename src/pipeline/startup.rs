@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::attempt::open_sink;
 use super::attendant::Attendant;
@@ -64,6 +64,7 @@ pub(super) async fn prepare(context: &mut Context) -> Result<Option<(Ready, Deci
     let mut claim = Claim::default();
     loop {
         let slot = session.slot(&connector.slot.name).await?;
+        let failover = slot.as_ref().and_then(|slot| slot.failover);
         let held = slot.as_ref().is_some_and(|slot| slot.active_pid.is_some());
         match claim.lay(context, &session, held).await? {
             Claimed::Settled => {}
@@ -105,6 +106,9 @@ pub(super) async fn prepare(context: &mut Context) -> Result<Option<(Ready, Deci
                     None => open_sink(context)?,
                 };
                 context.post.stands_by(false);
+                if connector.slot.failover && failover == Some(false) {
+                    stays_behind(&connector.slot.name);
+                }
                 let ready = Ready {
                     session,
                     store,
@@ -207,6 +211,16 @@ async fn pause(context: &Context) -> bool {
         () = context.stop.cancelled() => true,
         () = sleep(STANDBY_INTERVAL) => false,
     }
+}
+
+/// The slot was made before `slot.failover` was set, which only says how it is made.
+fn stays_behind(slot: &str) {
+    warn!(
+        slot,
+        "slot.failover is set, but the slot was created without it and stays behind in a fail-over; \
+         stop the connector and run ALTER_REPLICATION_SLOT {slot} (FAILOVER true) on a replication \
+         connection"
+    );
 }
 
 /// The server's history, where it was promoted since the position was stored.

@@ -89,6 +89,18 @@ fn a_failover_slot_is_followed_to_the_promoted_standby() {
     next.wait_streaming();
 }
 
+#[test]
+fn a_slot_that_would_stay_behind_is_told_of() {
+    let postgres = Postgres::at_least(17, &[]);
+    let mut scene = Scene::on("failover", postgres, Kafka::shared());
+    scene.create_slot();
+    let connector = scene.connector().set("slot.failover", "true");
+    let mut walpost =
+        Walpost::start(&scene.worker(), &[&connector]).allowing("the slot was created without it");
+    walpost.wait_log("ALTER_REPLICATION_SLOT");
+    walpost.wait_streaming();
+}
+
 /// Rows went out that the new primary does not have: what it commits instead may lie below the
 /// stored position.
 #[test]
