@@ -1,6 +1,8 @@
 //! A wall clock that jumps, for one process: libfaketime between it and the C library.
 //!
-//! The monotonic clock goes on as it does on a real machine whose date is set.
+//! The monotonic clock goes on as it does on a real machine whose date is set. The C library's own
+//! condition variables, which librdkafka uses, wait by the true clock for a time computed from this
+//! one: with a clock ahead they would wait that long, with one behind they return at once.
 
 use std::path::{Path, PathBuf};
 

@@ -32,7 +32,8 @@ pub(crate) enum Fault {
     Terminate,
     /// SIGSTOP for a while.
     Freeze(Duration),
-    /// The wall clock is so many seconds wrong, until the round is over.
+    /// The wall clock jumps by so many seconds, and back again when the round is over. Only into
+    /// the past: see [`crate::support::clock`].
     Clock(i64),
     /// The offset file cannot grow by a single byte for a while, as on a full disk.
     DiskFull(Duration),
@@ -290,7 +291,7 @@ fn fault(rng: &mut fastrand::Rng, store: Store) -> Fault {
         0..220 => Fault::Kill,
         220..300 => Fault::Terminate,
         300..350 => Fault::Freeze(while_),
-        350..370 => Fault::Clock(rng.i64(-200_000..200_000)),
+        350..370 => Fault::Clock(-rng.i64(1..200_000)),
         370..430 => match store {
             Store::File => Fault::DiskFull(while_),
             Store::Topic => Fault::Storm(Link::Kafka, Weather::Stall, while_),

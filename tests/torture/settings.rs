@@ -36,8 +36,8 @@ impl Settings {
             from: number("FROM").unwrap_or(0),
             rounds: number("ROUNDS").unwrap_or(100),
             mode: match text("MODE").as_deref() {
-                Some("both") => None,
-                None | Some("at-least-once") => Some(Promise::AtLeastOnce),
+                None | Some("both") => None,
+                Some("at-least-once") => Some(Promise::AtLeastOnce),
                 Some("exactly-once") => Some(Promise::ExactlyOnce),
                 Some(other) => panic!("MODE is at-least-once, exactly-once or both, not {other}"),
             },

@@ -345,7 +345,10 @@ fn files(
         .set("producer.override.request.timeout.ms", "3000");
     if promise == Promise::ExactlyOnce {
         worker = worker.set("exactly.once.source.support", "enabled");
-        connector = connector.set("exactly.once.support", "required");
+        // Small enough that large transactions are cut, with a position inside them.
+        connector = connector
+            .set("exactly.once.support", "required")
+            .set("transaction.max.records", "400");
     }
     (worker, connector)
 }
