@@ -342,6 +342,8 @@ fn files(
         .set("database.port", &postgres)
         .set("retriable.restart.connector.wait.ms", "300")
         .set("status.update.interval.ms", "500")
+        .set("connection.validation.timeout.ms", "5000")
+        .set("database.query.timeout.ms", "10000")
         .set("producer.override.request.timeout.ms", "3000");
     if promise == Promise::ExactlyOnce {
         worker = worker.set("exactly.once.source.support", "enabled");
