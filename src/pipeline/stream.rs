@@ -283,7 +283,7 @@ impl Stream<'_> {
         // What the client struggles with matters while something waits for it; after that it is
         // history, although the client says nothing when it is over.
         let sink = &self.transfer.sink;
-        let waits = sink.in_flight().records > 0;
+        let waits = sink.in_flight().records > 0 || sink.is_committing();
         let trouble = if waits { sink.trouble() } else { None };
         telemetry.trouble(Trouble::Kafka, trouble);
         self.transfer.tell_telemetry();

@@ -257,7 +257,12 @@ impl Transfer {
         // What is not committed may still be taken back, and come again.
         let open = waiting.records.max(self.sink.uncommitted());
         self.tally.acknowledged(open);
-        let records = usize::try_from(waiting.records).unwrap_or(usize::MAX);
+        // A commit that is not answered keeps them waiting as much as a missing acknowledgement.
+        let waits = match self.sink.is_committing() {
+            true => open,
+            false => waiting.records,
+        };
+        let records = usize::try_from(waits).unwrap_or(usize::MAX);
         let bytes = usize::try_from(waiting.bytes).unwrap_or(usize::MAX);
         self.telemetry.queue(records, bytes, self.sink.fill_ratio());
     }
