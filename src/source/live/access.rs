@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::server::Server;
-use crate::config::{Database, Host, Secret, SslMode};
+use crate::config::{Database, Host, Secret, SessionTarget, SslMode};
 use crate::error::{Class, Failure};
 use crate::source::{Replication, Session};
 
@@ -180,4 +180,43 @@ async fn hosts_are_tried_in_order_and_sockets_have_no_tls() {
     database.tls.root_cert = None;
     let text = refused(&database).await.to_string();
     assert!(text.contains("the server has none"), "{text}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_what_was_asked_for_is_passed_over() {
+    use SessionTarget::{Any, PreferStandby, Primary, ReadOnly, ReadWrite, Standby};
+    let server = Server::start(&[]);
+    let mut database = server.database();
+    let sql = server.session().await;
+    for (read_only, will_do, will_not) in [
+        (
+            "off",
+            [Any, Primary, PreferStandby, ReadWrite],
+            [Standby, ReadOnly],
+        ),
+        (
+            "on",
+            [Any, Primary, PreferStandby, ReadOnly],
+            [Standby, ReadWrite],
+        ),
+    ] {
+        let setting =
+            format!("ALTER ROLE postgres SET default_transaction_read_only = {read_only}");
+        sql.execute(&setting).await.unwrap();
+        for target in will_do {
+            database.target = target;
+            let session = both(&database).await.unwrap();
+            assert_eq!(
+                session.host().to_string(),
+                format!("127.0.0.1:{}", server.port)
+            );
+        }
+        for target in will_not {
+            database.target = target;
+            let failure = both(&database).await.err().unwrap();
+            assert_eq!(failure.class(), Class::Retriable, "it may become one");
+            let text = failure.to_string();
+            assert!(text.contains(target.word()), "{text}");
+        }
+    }
 }
