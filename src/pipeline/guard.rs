@@ -22,6 +22,9 @@ use judge::{Judge, Verdict};
 /// How long a walsender may take to notice that we have let go of the slot.
 const RELEASE: Duration = Duration::from_secs(30);
 
+/// A slot that could not be dropped is left alone for so long: each try costs the attempt.
+const RESPITE: Duration = Duration::from_secs(60);
+
 /// What the attempts let the guard know.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Focus {
@@ -73,6 +76,8 @@ pub(super) struct Guard {
     stop: CancellationToken,
     judge: Judge,
     session: Option<(Arc<Connector>, Session)>,
+    /// Until then a verdict is not carried out.
+    spared_until: Option<Instant>,
     /// The last thing warned about, so that a lasting condition is said once.
     told: Option<&'static str>,
 }
@@ -101,6 +106,7 @@ impl Guard {
             stop,
             judge: Judge::new(connector.slot.guard.clone()),
             session: None,
+            spared_until: None,
             told: None,
         };
         let post = Post {
@@ -132,7 +138,9 @@ impl Guard {
             match self.sample(&connector).await {
                 Ok(sample) => {
                     let verdict = self.judge(&connector, &focus, sample);
+                    let spared = self.spared_until.is_some_and(|end| Instant::now() < end);
                     if let Some(reason) = verdict.condemned
+                        && !spared
                         && !self.stop.is_cancelled()
                     {
                         return reason;
@@ -147,6 +155,7 @@ impl Guard {
     pub(super) async fn execute(&mut self, connector: &Connector, reason: &str) -> Sentence {
         let focus = self.focus.borrow().clone();
         let name = &connector.slot.name;
+        self.spared_until = Some(Instant::now() + RESPITE);
         let Some(pinned) = focus.connector else {
             return Sentence::Spared("its server is not known yet".to_owned());
         };

@@ -136,6 +136,15 @@ fn describe_slot(name: &str, slot: Option<&SlotState>) -> String {
     if let Some(bytes) = slot.retained_bytes {
         let _ = write!(text, ", retains {bytes} bytes");
     }
+    if let Some(bytes) = slot.safe_wal_size {
+        let _ = write!(text, ", {bytes} bytes until it is at risk");
+    }
+    if let Some(reason) = &slot.invalidation_reason {
+        let _ = write!(text, ", invalidated ({reason})");
+    }
+    if slot.failover == Some(true) {
+        text.push_str(", follows a fail-over");
+    }
     match slot.active_pid {
         Some(pid) => {
             let _ = write!(text, ", in use by server process {pid}");
