@@ -11,6 +11,7 @@ mod convert;
 mod defaults;
 mod draft;
 mod envelope;
+mod event_time;
 mod expand;
 mod fields;
 mod guess;

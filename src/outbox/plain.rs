@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use super::columns::{Column, Table};
 use super::draft;
+use super::event_time::KAFKA_TIMES;
 use super::problem::Problem;
-use super::router::KAFKA_TIMES;
 use super::router::{Roles, RouterState};
 use super::schema::Kind;
 use super::types::Codec;

@@ -3,7 +3,6 @@
 //! The order of the steps is Debezium's, so that of two mistakes the same one is reported.
 
 use std::borrow::Cow;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::columns::{Row, Table};
@@ -14,7 +13,7 @@ use super::problem::Problem;
 use super::schema::{Kind, Schema};
 use super::topic::{Rewriter, Topics};
 use super::value::{Struct, Value};
-use super::{Replaced, trace};
+use super::{Replaced, event_time, trace};
 use crate::config::{self, Place};
 
 /// What a router looks up: columns of a table or members of a decoded message.
@@ -33,7 +32,7 @@ impl<'a> Content<'_, 'a> {
         }
     }
 
-    fn schema(self, at: usize) -> Option<Arc<Schema>> {
+    pub(super) fn schema(self, at: usize) -> Option<Arc<Schema>> {
         match self {
             Content::Row(table, _) => table
                 .columns
@@ -63,7 +62,7 @@ impl<'a> Content<'_, 'a> {
     }
 
     /// A column of one type, NULL as it is.
-    fn read(self, at: usize, name: &str, kind: &Kind) -> Result<Value<'a>, Problem> {
+    pub(super) fn read(self, at: usize, name: &str, kind: &Kind) -> Result<Value<'a>, Problem> {
         let found = self.schema(at);
         if found.is_none_or(|schema| schema.kind != *kind) {
             return Err(Problem::column(
@@ -83,7 +82,7 @@ impl<'a> Content<'_, 'a> {
     }
 
     /// The moment in a `timestamptz` or `date` column, in milliseconds; inside, `None` for NULL.
-    fn instant(self, at: usize) -> Option<Option<i64>> {
+    pub(super) fn instant(self, at: usize) -> Option<Option<i64>> {
         match self {
             Content::Row(table, row) => table.columns.get(at)?.instant(row),
             Content::Document(_) => None,
@@ -91,7 +90,7 @@ impl<'a> Content<'_, 'a> {
     }
 
     /// Remembers that the record goes out with another time than the column's.
-    fn replace_time(self, at: usize) {
+    pub(super) fn replace_time(self, at: usize) {
         if let Content::Row(table, row) = self
             && let Some(column) = table.columns.get(at)
         {
@@ -188,7 +187,7 @@ pub(super) fn route<'a>(
         time_ms,
     } = event;
     let payload_at = require(roles.payload, &options.payload, "payload column")?;
-    let timestamp_ms = timestamp(options, roles, content, time_ms)?;
+    let timestamp_ms = event_time::of(options, roles, content, time_ms)?;
     let id_at = require(roles.id, &options.id, "event id column")?;
     let id = content.get(id_at)?;
     let payload = content.get(payload_at)?;
@@ -226,7 +225,7 @@ pub(super) fn route<'a>(
     })
 }
 
-fn require(at: Option<usize>, name: &str, what: &str) -> Result<usize, Problem> {
+pub(super) fn require(at: Option<usize>, name: &str, what: &str) -> Result<usize, Problem> {
     at.ok_or_else(|| {
         Problem::column(
             name,
@@ -245,66 +244,6 @@ fn routing_value<'a>(
 ) -> Result<Value<'a>, Problem> {
     let at = require(roles.route_by, &options.route_by, "routing column")?;
     content.read(at, &options.route_by, &Kind::String)
-}
-
-/// Milliseconds that a record can carry: from 1970 to the end of the year 9999, and the -1 that
-/// means none.
-pub(super) const KAFKA_TIMES: RangeInclusive<i64> = -1..=253_402_300_799_999;
-
-fn timestamp(
-    options: &config::Router,
-    roles: &Roles,
-    content: Content<'_, '_>,
-    time_ms: i64,
-) -> Result<i64, Problem> {
-    let Some(name) = &options.timestamp else {
-        return Ok(time_ms);
-    };
-    let at = require(roles.timestamp, name, "event timestamp column")?;
-    let instant = match options.timestamp_strict {
-        true => None,
-        false => content.instant(at),
-    };
-    let moment = match instant {
-        Some(moment) => moment,
-        None => debeziums_timestamp(name, at, content)?,
-    };
-    match moment {
-        None => Ok(time_ms),
-        Some(millis) if options.timestamp_strict || KAFKA_TIMES.contains(&millis) => Ok(millis),
-        Some(_) => {
-            content.replace_time(at);
-            Ok(time_ms)
-        }
-    }
-}
-
-/// The moment in a column of the types that Debezium's router takes.
-fn debeziums_timestamp(
-    name: &str,
-    at: usize,
-    content: Content<'_, '_>,
-) -> Result<Option<i64>, Problem> {
-    let stored = match content.read(at, name, &Kind::Int64)? {
-        Value::Null => return Ok(None),
-        Value::Int64(stored) => stored,
-        _ => {
-            return Err(Problem::column(
-                name,
-                "time.precision.mode=connect and an event timestamp column do not go together",
-            ));
-        }
-    };
-    let schema = content.schema(at);
-    match schema.as_ref().and_then(|schema| schema.name.as_deref()) {
-        Some("io.debezium.time.Timestamp") => Ok(Some(stored)),
-        Some("io.debezium.time.MicroTimestamp") => Ok(Some(stored / 1000)),
-        Some("io.debezium.time.NanoTimestamp") => Ok(Some(stored / 1_000_000)),
-        _ => Err(Problem::column(
-            name,
-            "the event timestamp column must be of type timestamp, timestamptz or date",
-        )),
-    }
 }
 
 fn expanded<'a>(options: &config::Router, last: &mut LastSchema, payload: Part<'a>) -> Part<'a> {

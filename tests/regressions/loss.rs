@@ -61,6 +61,28 @@ fn a_publication_younger_than_its_slot_is_explained_and_nothing_is_passed_over()
     assert!(scene.records("order").is_empty());
 }
 
+/// Begins and commits went on, rows did not, and all looked well.
+#[test]
+fn a_publication_dropped_under_the_stream_stops_before_the_row_it_would_hide() {
+    let mut scene = Scene::new("loss");
+    let name = scene.name.clone();
+    scene.sql(&format!("create publication {name} for table outbox"));
+    let connector = scene
+        .connector()
+        .set("publication.autocreate.mode", "disabled");
+    let mut walpost = stream(&scene, &connector);
+    scene.event("k", 1);
+    scene.tail("order").at_least(1);
+    scene.sql(&format!("drop publication {name}"));
+    scene.event("k", 2);
+    let position = scene.position();
+    walpost.expect_exit(2, &["create publication", &name]);
+    assert!(
+        scene.confirmed().unwrap() < position,
+        "not confirmed past it"
+    );
+}
+
 /// A row filter on row positions dropped rows; so did a test on the wrong end of a commit.
 #[test]
 fn back_to_back_commits_and_kills_lose_neither() {
