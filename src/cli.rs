@@ -1,11 +1,13 @@
 //! The command line: what can be typed. It does nothing by itself.
 
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use walpost::config::LoadRequest;
 use walpost::lsn::Lsn;
 use walpost::observability::LogFormat;
+use walpost::pipeline::{LetterFilter, ListFormat};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -14,7 +16,7 @@ Exit codes:
   2  configuration: a property, a right or a missing object; the message says what to do
   3  gap: rows may already be missing; the message says what is known and how to go on
   4  poison: an event that cannot become a record
-  5  gave up retrying, which happens only with errors.max.retries";
+  5  gave up retrying, which happens only with errors.max.retries or errors.retry.timeout";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,6 +24,7 @@ Examples:
   walpost check -w worker.properties orders.json  and do database and brokers agree?
   walpost run -w worker.properties orders.json    run it
   walpost offsets show orders.json                how far is it?
+  walpost dlq list orders.json                   what could not be published?
   walpost config | less                           what can I say?";
 
 /// Moves committed outbox rows from Postgres to Kafka.
@@ -106,6 +109,13 @@ pub(crate) enum Command {
         #[command(subcommand)]
         action: Offsets,
     },
+    /// Look at the events that could not be published, publish them after all, or give them up.
+    ///
+    /// Works while the connector runs.
+    Dlq {
+        #[command(subcommand)]
+        action: Dlq,
+    },
     /// Print every property: type, default, meaning, and whether it works.
     Config {
         /// Form of the answer.
@@ -168,6 +178,119 @@ pub(crate) enum Offsets {
     Reset(OneFile),
 }
 
+/// What to do with dead letters.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Dlq {
+    /// List dead letters: when, where, why, and whether they wait; not what is in them.
+    List {
+        #[command(flatten)]
+        file: OneFile,
+        #[command(flatten)]
+        which: Which,
+        /// Also those that were replayed or discarded.
+        #[arg(long)]
+        all: bool,
+        /// Form of the answer.
+        #[arg(long, default_value = "text")]
+        format: LetterFormat,
+    },
+    /// Show dead letters with everything that is in them, payloads too.
+    Show {
+        #[command(flatten)]
+        file: OneFile,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Publish dead letters, in order, by the configuration as it is now.
+    ///
+    /// An aggregate of which no letter waits any more is released: its events are published again.
+    #[command(after_help = "Example:\n  walpost dlq replay orders.json --aggregate 4711")]
+    Replay {
+        #[command(flatten)]
+        file: OneFile,
+        #[command(flatten)]
+        which: Which,
+        /// Every letter that waits.
+        #[arg(long, required_unless_present_any = CONDITIONS, conflicts_with_all = CONDITIONS)]
+        all: bool,
+    },
+    /// Give dead letters up: they are never published.
+    ///
+    /// An aggregate of which no letter waits any more is released.
+    #[command(
+        after_help = "Example:\n  walpost dlq discard orders.json --event 0192f0c1-0000-7000-8000-000000000000"
+    )]
+    Discard {
+        #[command(flatten)]
+        file: OneFile,
+        #[command(flatten)]
+        which: Which,
+        /// Every letter that waits.
+        #[arg(long, required_unless_present_any = CONDITIONS, conflicts_with_all = CONDITIONS)]
+        all: bool,
+    },
+}
+
+/// The options of [`Which`].
+const CONDITIONS: [&str; 4] = ["event", "aggregate", "since", "until"];
+
+/// Which dead letters; with several conditions, those that meet all of them.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Which {
+    /// Of this event, or of any of these.
+    #[arg(long, value_name = "ID")]
+    event: Vec<String>,
+    /// Of this aggregate, or of any of these.
+    #[arg(long, value_name = "ID")]
+    aggregate: Vec<String>,
+    /// Set aside at this moment or later: `2026-01-31T12:00:00Z`, or `2h` for two hours ago.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<i64>,
+    /// Set aside before this moment.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<i64>,
+}
+
+impl From<Which> for LetterFilter {
+    fn from(which: Which) -> Self {
+        Self {
+            events: which.event,
+            aggregates: which.aggregate,
+            since_ms: which.since,
+            until_ms: which.until,
+        }
+    }
+}
+
+/// Milliseconds since the Unix epoch.
+fn moment(text: &str) -> Result<i64, String> {
+    let time = match humantime::parse_duration(text) {
+        Ok(ago) => SystemTime::now().checked_sub(ago),
+        Err(_) => humantime::parse_rfc3339_weak(text).ok(),
+    };
+    time.and_then(|time| time.duration_since(UNIX_EPOCH).ok())
+        .and_then(|since| i64::try_from(since.as_millis()).ok())
+        .ok_or_else(|| "expected a moment like 2026-01-31T12:00:00Z or a span like 2h".to_owned())
+}
+
+/// Form of `dlq list`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LetterFormat {
+    /// One line a letter.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl From<LetterFormat> for ListFormat {
+    fn from(format: LetterFormat) -> Self {
+        match format {
+            LetterFormat::Text => ListFormat::Text,
+            LetterFormat::Json => ListFormat::Json,
+        }
+    }
+}
+
 /// Form of the property reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReferenceFormat {
@@ -226,6 +349,10 @@ mod tests {
             "walpost offsets show a.json",
             "walpost offsets set -w w.properties a.json 16/B374D848",
             "walpost offsets reset a.json",
+            "walpost dlq list -w w.properties a.json --since 2h --format json",
+            "walpost dlq show a.json --event 1 --event 2",
+            "walpost dlq replay a.json --aggregate 7 --until 2026-01-31T12:00:00Z",
+            "walpost dlq discard a.json --all",
             "walpost config --format json",
             "walpost --log-format json run a.json",
         ] {
@@ -235,6 +362,9 @@ mod tests {
             "walpost",
             "walpost run",
             "walpost offsets set a.json 12",
+            "walpost dlq replay a.json",
+            "walpost dlq discard a.json --all --event 1",
+            "walpost dlq list a.json --since tomorrow",
             "walpost runn a",
         ] {
             assert!(parse(line).is_err(), "{line}");

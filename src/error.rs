@@ -68,6 +68,7 @@ pub struct Failure {
     source: Option<Box<dyn StdError + Send + Sync>>,
     origin: Option<Origin>,
     event: Option<String>,
+    topic: Option<String>,
 }
 
 impl Failure {
@@ -81,6 +82,7 @@ impl Failure {
             source: None,
             origin: None,
             event: None,
+            topic: None,
         }
     }
 
@@ -128,6 +130,13 @@ impl Failure {
     #[must_use]
     pub fn of_event(mut self, id: Option<String>) -> Self {
         self.event = id;
+        self
+    }
+
+    /// Names the topic that refused the event.
+    #[must_use]
+    pub fn on_topic(mut self, topic: &str) -> Self {
+        self.topic = Some(topic.to_owned());
         self
     }
 
@@ -181,6 +190,11 @@ impl Failure {
     /// The id of the event it is about, where it has one.
     pub fn event(&self) -> Option<&str> {
         self.event.as_deref()
+    }
+
+    /// The topic that refused the event.
+    pub fn topic(&self) -> Option<&str> {
+        self.topic.as_deref()
     }
 
     /// The class set where the error arose.

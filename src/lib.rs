@@ -6,6 +6,7 @@
 //! slot told. [`pipeline`] alone knows all four.
 
 pub mod config;
+pub mod deadletter;
 pub mod error;
 pub mod lsn;
 pub mod observability;

@@ -15,7 +15,7 @@ use walpost::error::{Class, Failure};
 use walpost::observability::{self, init_logging};
 use walpost::pipeline::{self, Finding};
 
-use cli::{Cli, Command, Offsets, ReferenceFormat};
+use cli::{Cli, Command, Dlq, Offsets, ReferenceFormat};
 
 fn main() -> ExitCode {
     share_arenas();
@@ -91,6 +91,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
                 answer(&block_on(pipeline::reset_offset(&loaded.config))?)
             }),
         },
+        Command::Dlq { action } => dead_letters(action),
         Command::Probe { url } => {
             // Docker reserves every code but 0 and 1 for itself.
             Ok(match observability::probe(&url) {
@@ -101,6 +102,45 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
                 }
             })
         }
+    }
+}
+
+fn dead_letters(action: Dlq) -> Result<ExitCode, Failure> {
+    match action {
+        Dlq::List {
+            file,
+            which,
+            all,
+            format,
+        } => with(&file.request(), |loaded| {
+            let (config, which) = (&loaded.config, which.into());
+            block_on(pipeline::list_letters(
+                config,
+                &which,
+                all,
+                format.into(),
+                answer,
+            ))
+        }),
+        Dlq::Show { file, which } => with(&file.request(), |loaded| {
+            block_on(pipeline::show_letters(
+                &loaded.config,
+                &which.into(),
+                answer,
+            ))
+        }),
+        Dlq::Replay { file, which, .. } => with(&file.request(), |loaded| {
+            answer(&block_on(pipeline::replay_letters(
+                &loaded.config,
+                &which.into(),
+            ))?)
+        }),
+        Dlq::Discard { file, which, .. } => with(&file.request(), |loaded| {
+            answer(&block_on(pipeline::discard_letters(
+                &loaded.config,
+                &which.into(),
+            ))?)
+        }),
     }
 }
 

@@ -9,9 +9,9 @@ use super::properties::{CONNECTOR, DATABASE, FRAMEWORK, OWN};
 use super::secret::Secret;
 use super::settings::{Settings, View};
 use super::validated::{
-    Autocreate, ColumnRules, Connector, Database, ErrorPolicy, Heartbeat, Limits, OffsetMismatch,
-    Pattern, Publication, RecordTime, Slot, SlotGuard, Snapshot, SnapshotMode, SslMode,
-    TableFilter, Tls, Transform, TransformKind, Worker,
+    Autocreate, ColumnRules, Connector, Database, DeadLetters, ErrorPolicy, Heartbeat, Limits,
+    OffsetMismatch, Pattern, Publication, RecordTime, Slot, SlotGuard, Snapshot, SnapshotMode,
+    SslMode, TableFilter, Tls, Transform, TransformKind, Worker,
 };
 use super::{converters, exactly_once, hosts, kafka, topics, transforms, value, values};
 
@@ -79,7 +79,7 @@ pub(super) fn read(
         truncate_events: !skips("t"),
         message_prefixes: view.filter("message.prefix"),
         topic_creation: topics::read(settings, worker.topic_creation, findings),
-        errors: error_policy(&view, &framework),
+        errors: error_policy(settings, findings),
         own_offset_topic: framework.optional("offsets.storage.topic"),
         limits: limits(&view, &own),
         exactly_once,
@@ -369,13 +369,65 @@ fn offset_mismatch(view: &View<'_>) -> OffsetMismatch {
     }
 }
 
-fn error_policy(view: &View<'_>, framework: &View<'_>) -> ErrorPolicy {
+fn error_policy(settings: &Settings, findings: &mut Findings) -> ErrorPolicy {
+    let view = settings.view("", &CONNECTOR);
+    let framework = settings.view("", &FRAMEWORK);
     let retries: i64 = view.number("errors.max.retries");
+    let budget: i64 = framework.number("errors.retry.timeout");
     ErrorPolicy {
         tolerate: framework.choice("errors.tolerance") == "all",
+        dead_letters: dead_letters(settings, findings),
         max_retries: u32::try_from(retries).ok(),
-        max_backoff: view.millis("retriable.restart.connector.wait.ms"),
+        retry_timeout: u64::try_from(budget)
+            .ok()
+            .filter(|budget| *budget > 0)
+            .map(Duration::from_millis),
+        max_backoff: view
+            .millis("retriable.restart.connector.wait.ms")
+            .min(framework.millis("errors.retry.delay.max.ms")),
     }
+}
+
+fn dead_letters(settings: &Settings, findings: &mut Findings) -> Option<DeadLetters> {
+    const TOPIC: &str = "errors.deadletterqueue.topic.name";
+    const FACTOR: &str = "errors.deadletterqueue.topic.replication.factor";
+    let framework = settings.view("", &FRAMEWORK);
+    let own = settings.view("", &OWN);
+    let by_aggregate = own.choice("errors.deadletterqueue.order") == "aggregate";
+    let Some(topic) = framework.optional(TOPIC) else {
+        if by_aggregate {
+            findings.problem(
+                settings.origin(),
+                "errors.deadletterqueue.order",
+                format!("needs {TOPIC} beside it: without a topic there is nothing to follow"),
+            );
+        }
+        return None;
+    };
+    let letters = DeadLetters {
+        topic: topic.trim().to_owned(),
+        replication_factor: framework
+            .configured(FACTOR)
+            .map(|_| framework.number(FACTOR)),
+        context_headers: framework.flag("errors.deadletterqueue.context.headers.enable"),
+        by_aggregate,
+    };
+    if let Err(expected) = value::topic_name(&letters.audit_topic()) {
+        findings.problem(
+            settings.origin(),
+            TOPIC,
+            format!("{:?} is not valid: {expected}", letters.topic),
+        );
+    }
+    if framework.choice("errors.tolerance") != "all" {
+        findings.notice(
+            settings.origin(),
+            TOPIC,
+            "has no effect while errors.tolerance=none stops at a poison event; set \
+             errors.tolerance=all",
+        );
+    }
+    Some(letters)
 }
 
 fn limits(view: &View<'_>, own: &View<'_>) -> Limits {

@@ -812,12 +812,42 @@ pub struct TopicGroup {
 /// `errors.*`.
 #[derive(Debug, Clone)]
 pub struct ErrorPolicy {
-    /// `errors.tolerance` is `all`: a poison event is skipped, counted and logged.
+    /// `errors.tolerance` is `all`: a poison event goes to the dead-letter topic or, without one, is
+    /// skipped, counted and logged.
     pub tolerate: bool,
+    /// `errors.deadletterqueue.*`; `None` without a topic.
+    pub dead_letters: Option<DeadLetters>,
     /// `errors.max.retries`: attempts before giving up; `None` is for ever.
     pub max_retries: Option<u32>,
-    /// `retriable.restart.connector.wait.ms`: longest wait between two attempts.
+    /// `errors.retry.timeout`: how long attempts may go on failing; `None` is for ever.
+    pub retry_timeout: Option<Duration>,
+    /// `retriable.restart.connector.wait.ms`, or `errors.retry.delay.max.ms` if that is shorter:
+    /// longest wait between two attempts.
     pub max_backoff: Duration,
+}
+
+/// `errors.deadletterqueue.*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetters {
+    /// `errors.deadletterqueue.topic.name`.
+    pub topic: String,
+    /// `errors.deadletterqueue.topic.replication.factor`; `None` when it is not set.
+    pub replication_factor: Option<i32>,
+    /// `errors.deadletterqueue.context.headers.enable`.
+    pub context_headers: bool,
+    /// `errors.deadletterqueue.order` is `aggregate`: later events of an aggregate follow its dead
+    /// letter.
+    pub by_aggregate: bool,
+}
+
+impl DeadLetters {
+    /// The topic that says what became of dead letters.
+    pub fn audit_topic(&self) -> String {
+        format!("{}{}", self.topic, Self::AUDIT)
+    }
+
+    /// What follows the name of the dead-letter topic.
+    pub(super) const AUDIT: &str = ".audit";
 }
 
 /// Bounds on memory.

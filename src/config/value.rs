@@ -218,6 +218,14 @@ pub(super) fn topic_prefix(text: &str) -> Result<(), String> {
     Err("only letters, digits, dots, hyphens and underscores are allowed".to_owned())
 }
 
+/// A name that Kafka accepts.
+pub(super) fn topic_name(text: &str) -> Result<(), String> {
+    if text.len() > 249 {
+        return Err("it is too long".to_owned());
+    }
+    topic_prefix(text)
+}
+
 /// `column:place[:alias]`, as Debezium splits it: trailing empty parts and entries do not count.
 pub(super) fn placements(text: &str) -> Result<Vec<Placement>, String> {
     let mut entries: Vec<&str> = text.split(',').collect();

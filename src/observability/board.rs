@@ -136,6 +136,14 @@ pub(super) struct Board {
     snapshot: Option<SnapshotView>,
     last_error: Option<LastError>,
     troubles: BTreeMap<Trouble, String>,
+    blocked: Option<Blocked>,
+}
+
+/// What dead letters hold back; known only where they keep an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Blocked {
+    pub(super) aggregates: usize,
+    pub(super) letters: usize,
 }
 
 impl Board {
@@ -156,6 +164,7 @@ impl Board {
             snapshot: None,
             last_error: None,
             troubles: BTreeMap::new(),
+            blocked: None,
         }
     }
 
@@ -173,6 +182,7 @@ impl Board {
         }
         if state == State::Starting {
             self.troubles.clear();
+            self.blocked = None;
         }
         // A new attempt gets its own time before it counts as stuck.
         self.delivery = Wait::default();
@@ -187,6 +197,17 @@ impl Board {
             Some(text) => self.troubles.insert(with, text),
             None => self.troubles.remove(&with),
         };
+    }
+
+    pub(super) fn blocked(&mut self, aggregates: usize, letters: usize) {
+        self.blocked = Some(Blocked {
+            aggregates,
+            letters,
+        });
+    }
+
+    pub(super) fn blocked_now(&self) -> Option<Blocked> {
+        self.blocked
     }
 
     pub(super) fn error(&mut self, class: Class, now: Now) {

@@ -11,6 +11,7 @@ fn reporter() -> (Reporter, Now) {
         slot: "orders".to_owned(),
         database: "shop".to_owned(),
         offsets: "file /tmp/offsets".to_owned(),
+        dead_letters: None,
     };
     (Reporter::new(about, now), now)
 }

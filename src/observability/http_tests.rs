@@ -42,6 +42,7 @@ fn start() -> Server {
         slot: "orders_slot".to_owned(),
         database: "shop".to_owned(),
         offsets: "topic connect-offsets".to_owned(),
+        dead_letters: None,
     });
     let shutdown = CancellationToken::new();
     let addresses = block_on(observability.serve(&[loopback(0)], shutdown.clone())).unwrap();

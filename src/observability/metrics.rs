@@ -160,6 +160,15 @@ impl Series<'_> {
                 *count,
             );
         }
+        for (cause, count) in reporter.dead_letters().iter() {
+            self.counter(
+                "walpost_dead_letters",
+                "Events that went to the dead-letter topic, by cause: poison, or order, which \
+                 follows a dead letter of the same aggregate",
+                Some(("cause", cause)),
+                *count,
+            );
+        }
         self.counter(
             "walpost_retries",
             "Attempts after a retriable error",
@@ -294,6 +303,19 @@ impl Series<'_> {
             "How full that queue is, 0 to 1; at 1 nothing more is read from Postgres",
             None,
             Some(queue.fill_ratio),
+        );
+        let blocked = board.blocked_now();
+        self.gauge(
+            "walpost_blocked_aggregates",
+            "Aggregates whose events go to the dead-letter topic until they are released",
+            None,
+            blocked.map(|blocked| blocked.aggregates),
+        );
+        self.gauge(
+            "walpost_blocking_dead_letters",
+            "Dead letters that wait to be replayed or discarded and hold these aggregates back",
+            None,
+            blocked.map(|blocked| blocked.letters),
         );
         let Some(snapshot) = board.snapshot_now() else {
             return;

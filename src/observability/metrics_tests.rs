@@ -9,6 +9,7 @@ fn connector(observability: &Observability) -> Telemetry {
         slot: "orders_slot".to_owned(),
         database: "shop".to_owned(),
         offsets: "topic connect-offsets".to_owned(),
+        dead_letters: None,
     })
 }
 
@@ -261,6 +262,7 @@ fn several_connectors_share_each_family() {
             slot: name.to_owned(),
             database: "shop".to_owned(),
             offsets: String::new(),
+            dead_letters: None,
         });
     }
     let page = page(&observability);

@@ -89,6 +89,7 @@ struct ConnectorStatus {
     reconnects: u64,
     dropped: BTreeMap<&'static str, u64>,
     replaced: BTreeMap<&'static str, u64>,
+    dead_letters: DeadLetterStatus,
     last_error: Option<ErrorStatus>,
 }
 
@@ -148,6 +149,15 @@ struct SnapshotStatus {
     rows_per_second: f64,
 }
 
+/// What went to the dead-letter topic, and what waits there; aggregates are data and not named.
+#[derive(Debug, Serialize)]
+struct DeadLetterStatus {
+    topic: Option<String>,
+    written: BTreeMap<&'static str, u64>,
+    blocked_aggregates: Option<usize>,
+    blocking_letters: Option<usize>,
+}
+
 #[derive(Debug, Serialize)]
 struct ErrorStatus {
     class: Option<&'static str>,
@@ -204,6 +214,12 @@ impl ConnectorStatus {
             reconnects: reporter.reconnects.load(Relaxed),
             dropped: reporter.dropped().clone(),
             replaced: reporter.replaced().clone(),
+            dead_letters: DeadLetterStatus {
+                topic: reporter.about.dead_letters.clone(),
+                written: reporter.dead_letters().clone(),
+                blocked_aggregates: board.blocked_now().map(|blocked| blocked.aggregates),
+                blocking_letters: board.blocked_now().map(|blocked| blocked.letters),
+            },
             last_error: board.last_error().map(|last| ErrorStatus {
                 class: last.class.map(Class::label),
                 error: last.text.clone(),

@@ -34,6 +34,8 @@ pub struct About {
     pub database: String,
     /// Where positions are kept, for people: `topic connect-offsets`, `file /var/lib/…`.
     pub offsets: String,
+    /// The dead-letter topic, if there is one.
+    pub dead_letters: Option<String>,
 }
 
 /// What a connector is doing.
@@ -237,6 +239,16 @@ impl Telemetry {
         *self.reporter.replaced().entry(what).or_default() += n;
     }
 
+    /// An event went to the dead-letter topic, for `cause` (a fixed word, never data).
+    pub fn dead_letter(&self, cause: &'static str) {
+        *self.reporter.dead_letters().entry(cause).or_default() += 1;
+    }
+
+    /// Dead letters hold back the later events of so many aggregates.
+    pub fn blocked(&self, aggregates: usize, letters: usize) {
+        self.reporter.board().blocked(aggregates, letters);
+    }
+
     /// How far the snapshot has come; `None` once it is over.
     pub fn snapshot(&self, progress: Option<SnapshotView>) {
         self.reporter.board().snapshot(progress, Now::read());
@@ -294,6 +306,7 @@ pub(super) struct Reporter {
     topics: Mutex<BTreeMap<String, Arc<TopicTotals>>>,
     dropped: Mutex<BTreeMap<&'static str, u64>>,
     replaced: Mutex<BTreeMap<&'static str, u64>>,
+    dead_letters: Mutex<BTreeMap<&'static str, u64>>,
     pub(super) errors: [AtomicU64; Class::ALL.len()],
     pub(super) retries: AtomicU64,
     pub(super) reconnects: AtomicU64,
@@ -313,6 +326,7 @@ impl Reporter {
             topics: Mutex::default(),
             dropped: Mutex::default(),
             replaced: Mutex::default(),
+            dead_letters: Mutex::default(),
             errors: Default::default(),
             retries: AtomicU64::default(),
             reconnects: AtomicU64::default(),
@@ -337,6 +351,12 @@ impl Reporter {
 
     pub(super) fn replaced(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
         self.replaced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn dead_letters(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
+        self.dead_letters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn beat(&self) {
@@ -386,6 +406,7 @@ mod tests {
             slot: "orders_slot".to_owned(),
             database: "shop".to_owned(),
             offsets: "topic connect-offsets".to_owned(),
+            dead_letters: None,
         }
     }
 

@@ -173,6 +173,16 @@ impl Bound {
         }
     }
 
+    /// The text of the first router's key column.
+    pub(super) fn aggregate(&self, row: Tuple<'_>) -> Option<Vec<u8>> {
+        let at = self.roles.iter().find_map(|roles| roles.key)?;
+        let index = self.table.columns.get(at)?.index;
+        match row.cell(index) {
+            Cell::Text(text) => self.table.shown(index, text).map(Cow::into_owned),
+            Cell::Null | Cell::Unchanged => None,
+        }
+    }
+
     /// The verdict on a row.
     pub(super) fn poison(&self, problem: Problem, row: Option<Tuple<'_>>, lsn: Lsn) -> Poison {
         Poison {

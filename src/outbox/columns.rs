@@ -25,6 +25,8 @@ pub(super) struct Table {
     pub(super) schema_name: String,
     /// What the router may see.
     pub(super) columns: Vec<Column>,
+    /// For each column of the rows, whether `column.include.list` and `.exclude.list` let it out.
+    shown: Vec<bool>,
     /// Key columns, whether or not the router may see them.
     key: Vec<Column>,
     key_schema: Arc<Schema>,
@@ -82,6 +84,7 @@ impl Table {
         let name = format!("{}.{}", relation.schema, relation.table);
         let mut columns = Vec::new();
         let mut key = Vec::new();
+        let mut shown = Vec::new();
         for (index, (described, facts)) in relation.columns.iter().zip(&facts.columns).enumerate() {
             let path = format!("{name}.{}", described.name);
             let source = Source {
@@ -93,7 +96,9 @@ impl Table {
             if facts.key {
                 key.extend(source.column(connector, None));
             }
-            if connector.columns.filter.takes(&path) {
+            let takes = connector.columns.filter.takes(&path);
+            shown.push(takes);
+            if takes {
                 columns.extend(source.column(connector, Some(&path)));
             }
         }
@@ -112,6 +117,7 @@ impl Table {
             schema_name: names::schema_name(schema_names, format!("{prefix}.Value")),
             topic: prefix,
             columns,
+            shown,
             key,
             key_schema: Arc::new(key_schema),
         }
@@ -120,6 +126,26 @@ impl Table {
     /// Position of the column of this name.
     pub(super) fn position(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| *column.name == *name)
+    }
+
+    /// What of a column's text may leave the database: nothing of an excluded one, of a masked or
+    /// truncated one what the rule leaves.
+    pub(super) fn shown<'a>(&'a self, index: usize, text: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        if !self.shown.get(index).copied().unwrap_or_default() {
+            return None;
+        }
+        let column = self.columns.iter().find(|column| column.index == index);
+        Some(match column.map(|column| &column.mapping) {
+            Some(Mapping::Mask(mask)) => Cow::Borrowed(mask.as_bytes()),
+            Some(Mapping::Truncate(length)) => match String::from_utf8_lossy(text) {
+                Cow::Borrowed(text) => match java::truncate_utf16(Cow::Borrowed(text), *length) {
+                    Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+                    Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+                },
+                Cow::Owned(_) => Cow::Borrowed(&text[..text.len().min(*length)]),
+            },
+            Some(Mapping::None) | None => Cow::Borrowed(text),
+        })
     }
 
     /// Whether the key of `new` is another than that of `old`. A table without key, and an UPDATE

@@ -53,7 +53,7 @@ use crate::config::{Connector, InvalidOp, RecordTime};
 use crate::error::Failure;
 use crate::lsn::{CommitInfo, Lsn};
 use crate::record::Record;
-use crate::source::row::{Change, LogicalMessage, Relation, TableFacts};
+use crate::source::row::{Change, LogicalMessage, Operation, Relation, TableFacts};
 
 /// Notices kept until the pipeline takes them; later ones are only counted.
 const NOTICES_MAX: usize = 100;
@@ -81,6 +81,34 @@ pub enum Outcome<'a> {
     Record(Record<'a>),
     /// Nothing to publish, and why.
     Dropped(Dropped),
+}
+
+/// What may become a record.
+#[derive(Debug, Clone, Copy)]
+pub enum Item<'a> {
+    /// A change of an outbox table.
+    Change(Change<'a>),
+    /// A logical message.
+    Message(LogicalMessage<'a>),
+}
+
+impl Item<'_> {
+    /// Its position.
+    pub fn lsn(&self) -> Lsn {
+        match self {
+            Item::Change(change) => change.lsn,
+            Item::Message(message) => message.lsn,
+        }
+    }
+}
+
+/// Whom an event is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// Event id, where it can be read.
+    pub event_id: Option<String>,
+    /// Aggregate id, where it can be read: the key column as text.
+    pub aggregate: Option<Vec<u8>>,
 }
 
 /// Why a change is not published.
@@ -290,7 +318,7 @@ impl Outbox {
             return Ok(Outcome::Dropped(Dropped::Prefix));
         }
         let raw = Raw {
-            topic: Cow::Owned(format!("{}.message", self.connector.topic_prefix)),
+            topic: Cow::Owned(message_topic(&self.connector)),
             headers: Vec::new(),
             content: RawContent::Message(message.content),
             time_ms: self.record_time(message.commit, now_ms),
@@ -312,6 +340,46 @@ impl Outbox {
         })
     }
 
+    /// Whom an event is about, read from its columns whether or not it can become a record.
+    pub fn subject(&self, event: &Item<'_>) -> Subject {
+        match event {
+            Item::Change(change) => {
+                let (Operation::Insert { new }
+                | Operation::Read { new }
+                | Operation::Update { new, .. }) = change.operation
+                else {
+                    return Subject::default();
+                };
+                let bound = described(&self.tables, &self.by_oid, change.relation.oid);
+                bound.map_or_else(Subject::default, |bound| Subject {
+                    event_id: bound.event_id(new),
+                    aggregate: bound.aggregate(new),
+                })
+            }
+            Item::Message(message) => transform::subject(&self.chain, message.content),
+        }
+    }
+
+    /// What of a column's text may leave the database, as `column.*` says; `None` for a column that
+    /// may not.
+    pub fn shown<'a>(&'a self, oid: u32, index: usize, text: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        described(&self.tables, &self.by_oid, oid)?
+            .table
+            .shown(index, text)
+    }
+
+    /// The topic that raw changes of a table, or messages, would go to without a router.
+    pub fn raw_topic(&self, event: &Item<'_>) -> String {
+        let described = match event {
+            Item::Change(change) => described(&self.tables, &self.by_oid, change.relation.oid),
+            Item::Message(_) => None,
+        };
+        described.map_or_else(
+            || message_topic(&self.connector),
+            |bound| bound.table.topic.clone(),
+        )
+    }
+
     /// Values that were published otherwise than they stand since the last call.
     pub fn take_notices(&mut self) -> Notices {
         std::mem::take(&mut self.notices)
@@ -323,6 +391,10 @@ impl Outbox {
             _ => now_ms,
         }
     }
+}
+
+fn message_topic(connector: &Connector) -> String {
+    format!("{}.message", connector.topic_prefix)
 }
 
 fn described<'a>(tables: &'a [Bound], by_oid: &HashMap<u32, usize>, oid: u32) -> Option<&'a Bound> {

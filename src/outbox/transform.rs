@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use super::Dropped;
 use super::columns::{Row, Table};
 use super::draft::{Draft, DraftHeader, Part};
 use super::expand;
@@ -12,6 +11,7 @@ use super::problem::Problem;
 use super::router::{self, Content, Event, Roles, RouterState};
 use super::topic::Rewriter;
 use super::value::{Struct, Value};
+use super::{Dropped, Subject};
 use crate::config::{self, BinaryMode, DatePattern, Predicate, PredicateTest, TransformKind};
 
 /// One transform, made ready.
@@ -319,6 +319,32 @@ fn decode(include_nulls: bool, binary: bool, raw: &mut Raw<'_, '_>) -> Result<()
         )
     })?);
     Ok(())
+}
+
+/// Whom a logical message is about, where the chain decodes messages and this one can be read.
+pub(super) fn subject(chain: &[Step], content: &[u8]) -> Subject {
+    let decodes = chain.iter().find_map(|step| match step.action {
+        Action::Decode { include_nulls, .. } => Some(include_nulls),
+        _ => None,
+    });
+    let document =
+        decodes.and_then(|nulls| expand::decode(nulls, &String::from_utf8_lossy(content)));
+    let (Some(document), Some(options)) = (document, routers(chain).next()) else {
+        return Subject::default();
+    };
+    let text = |name: &str| {
+        let at = document.schema.position(name)?;
+        match document.values.get(at)? {
+            Value::String(text) => Some(text.to_string()),
+            Value::Int32(number) => Some(number.to_string()),
+            Value::Int64(number) => Some(number.to_string()),
+            _ => None,
+        }
+    };
+    Subject {
+        event_id: text(&options.id),
+        aggregate: text(&options.key).map(String::into_bytes),
+    }
 }
 
 fn route<'r, 'a>(

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::committer::Committer;
+use super::dead_letters::Again;
 use super::keeper::{Keeper, Positions};
 use super::progress::Progress;
 use super::snapshot;
@@ -53,7 +54,7 @@ impl<'c> Attempt<'c> {
 
     /// Everything up to the running stream; `None` when there is nothing to stream.
     async fn begin(self) -> Result<Option<Stream<'c>>, Failure> {
-        let Some((ready, decision)) = prepare(self.context).await? else {
+        let Some((mut ready, decision)) = prepare(self.context).await? else {
             return Ok(None);
         };
         match ready.outdated {
@@ -126,6 +127,11 @@ impl<'c> Attempt<'c> {
             );
         }
         let replication = self.replication(&ready.server).await?;
+        let again = Again::From(at.lsn(), partial);
+        ready
+            .transfer
+            .open_dead_letters(self.context, again)
+            .await?;
         self.stream(ready, replication, at, partial, None).await
     }
 
@@ -158,6 +164,14 @@ impl<'c> Attempt<'c> {
             "created the slot; it holds back wal until it is read, drop it with \
              `SELECT pg_drop_replication_slot(...)` when it is no longer needed"
         );
+        let again = match with_snapshot {
+            true => Again::Snapshot(at.lsn()),
+            false => Again::From(at.lsn(), None),
+        };
+        ready
+            .transfer
+            .open_dead_letters(self.context, again)
+            .await?;
         let mut begun = None;
         if with_snapshot {
             let name = Some(&*created.snapshot_name);
@@ -185,6 +199,11 @@ impl<'c> Attempt<'c> {
         ready
             .session
             .ensure_publication(&self.context.connector)
+            .await?;
+        let again = Again::Snapshot(at.lsn());
+        ready
+            .transfer
+            .open_dead_letters(self.context, again)
             .await?;
         snapshot::note(&mut ready).await?;
         let taken = snapshot::take(self.context, &mut ready, None, at).await?;
@@ -217,6 +236,11 @@ impl<'c> Attempt<'c> {
             })
             .await?;
         let (name, at) = (Some(&*created.snapshot_name), created.consistent_point);
+        let again = Again::Snapshot(at.lsn());
+        ready
+            .transfer
+            .open_dead_letters(self.context, again)
+            .await?;
         let taken = snapshot::take(self.context, &mut ready, name, at).await?;
         drop(temporary);
         let Some(stored) = taken else {

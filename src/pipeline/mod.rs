@@ -9,11 +9,14 @@ mod attendant;
 mod backoff;
 mod check;
 mod committer;
+mod dead_letters;
+mod dlq;
 mod exactly_once;
 mod guard;
 mod keeper;
 mod offsets;
 mod progress;
+mod replay;
 mod snapshot;
 mod startup;
 mod stream;
@@ -22,5 +25,8 @@ mod tally;
 mod transfer;
 
 pub use check::{Finding, check};
+pub use dlq::{
+    LetterFilter, ListFormat, discard_letters, list_letters, replay_letters, show_letters,
+};
 pub use offsets::{reset_offset, set_offset, show_offset};
 pub use supervisor::run;

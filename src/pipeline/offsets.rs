@@ -86,7 +86,7 @@ async fn before(store: &mut OffsetStore) -> Result<Option<String>, Failure> {
         .map(|at| at.lsn().to_string()))
 }
 
-fn only(config: &Config) -> Result<(&Worker, &Connector), Failure> {
+pub(super) fn only(config: &Config) -> Result<(&Worker, &Connector), Failure> {
     match config.connectors.as_slice() {
         [connector] => Ok((&config.worker, connector)),
         _ => Err(Failure::config("give exactly one connector file")),

@@ -106,7 +106,7 @@ async fn read(
                     parts.cut_if_due(&mut transfer.sink, store)?;
                 } else {
                     reading = false;
-                    transfer.seal_at(at);
+                    transfer.seal_at(at)?;
                     if transfer.sink.has_transactions() {
                         transfer.sink.commit(&store.record(at, None)?)?;
                     }

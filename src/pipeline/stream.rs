@@ -7,10 +7,12 @@ use tracing::{info, warn};
 
 use super::attendant::Attendant;
 use super::committer::Committer;
+use super::dead_letters;
 use super::keeper::Positions;
 use super::progress::{Progress, Stage};
 use super::supervisor::Context;
 use super::transfer::{Burst, Transfer};
+use crate::deadletter::Audit;
 use crate::error::{Class, Failure};
 use crate::lsn::Lsn;
 use crate::observability::{self, State, Trouble};
@@ -72,8 +74,10 @@ impl Stream<'_> {
                 Phase::Running => self.source.status_due(),
                 Phase::Stopping(deadline) => deadline,
             };
-            let has_room = self.transfer.sink.has_room();
+            let paused_until = self.transfer.paused_until();
+            let has_room = self.transfer.sink.has_room() && paused_until.is_none();
             let commit_at = self.commit_at();
+            let listens = running && !self.transfer.sink.is_committing();
             tokio::select! {
                 biased;
                 () = stop.cancelled(), if running => {
@@ -100,6 +104,10 @@ impl Stream<'_> {
                     self.source.report().await?;
                     self.tell_progress();
                 }
+                said = dead_letters::said(&mut self.transfer.dead_letters), if listens => {
+                    self.heed(&said?)?;
+                }
+                () = sleep_until(paused_until.unwrap_or(deadline)), if paused_until.is_some() => {}
                 () = sleep_until(deadline), if !running => {}
                 due = self.attendant.heartbeat_due(), if running => {
                     due?;
@@ -170,6 +178,17 @@ impl Stream<'_> {
             .hold_heartbeat(self.progress.at(Stage::Received))?;
         let release = self.transfer.release();
         reporting(self.context, &mut self.source, release).await?;
+        self.transfer.seal();
+        if let Some(committer) = self.positions.committer_mut() {
+            committer.enqueued(None, self.transfer.sink.uncommitted());
+        }
+        self.commit_if_due()
+    }
+
+    /// Somebody replayed or discarded dead letters.
+    fn heed(&mut self, said: &Audit) -> Result<(), Failure> {
+        self.transfer
+            .heed(said, self.progress.at(Stage::Received))?;
         self.transfer.seal();
         if let Some(committer) = self.positions.committer_mut() {
             committer.enqueued(None, self.transfer.sink.uncommitted());

@@ -2,7 +2,7 @@
 //! error says that only an operator can help.
 
 use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -46,8 +46,8 @@ pub(super) struct Context {
     pub(super) run_id: String,
     /// The connector has streamed: a refused login is no longer a mistake in the file.
     pub(super) has_worked: bool,
-    /// Events that Kafka refused and the policy tolerates.
-    pub(super) skip: HashSet<Refused>,
+    /// Events that Kafka refused and the policy tolerates, each with the reason.
+    pub(super) refused: HashMap<Refused, String>,
     /// The largest batch that the brokers take, learned from refusals.
     pub(super) batch_size: BatchSize,
     /// How far the last stream had read when it failed.
@@ -92,6 +92,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<u8, Failure>
             slot: connector.slot.name.clone(),
             database: connector.database.dbname.clone(),
             offsets: offsets(&worker, &connector),
+            dead_letters: dead_letter_topic(&connector),
         });
         connectors.push((Arc::new(connector), telemetry));
     }
@@ -112,7 +113,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<u8, Failure>
             stop_by: OnceLock::new(),
             run_id: uuid::Uuid::new_v4().to_string(),
             has_worked: false,
-            skip: HashSet::new(),
+            refused: HashMap::new(),
             batch_size: BatchSize::default(),
             received: Cell::new(None),
             apart: None,
@@ -140,6 +141,12 @@ fn offsets(worker: &Worker, connector: &Connector) -> String {
         (None, OffsetStorage::Topic(topic)) => format!("topic {}", topic.name),
         (None, OffsetStorage::File(path)) => format!("file {}", path.display()),
     }
+}
+
+fn dead_letter_topic(connector: &Connector) -> Option<String> {
+    let errors = &connector.errors;
+    let letters = errors.dead_letters.as_ref().filter(|_| errors.tolerate);
+    letters.map(|letters| letters.topic.clone())
 }
 
 type Done = tokio::sync::oneshot::Receiver<Result<(), Failure>>;
@@ -209,6 +216,7 @@ async fn supervise(mut context: Context, mut guard: Guard) -> Result<(), Failure
 async fn attempts(context: &mut Context) -> Result<(), Failure> {
     let errors = context.connector.errors.clone();
     let mut backoff = Backoff::new(errors.max_backoff);
+    let mut failing_since = None;
     loop {
         context.telemetry.state(State::Starting);
         let began = Instant::now();
@@ -228,6 +236,7 @@ async fn attempts(context: &mut Context) -> Result<(), Failure> {
         context.telemetry.error(failure.class());
         if began.elapsed() > SETTLED {
             backoff.reset();
+            failing_since = None;
         }
         if context.stop.is_cancelled() {
             return finish_stopping(context, failure);
@@ -237,10 +246,12 @@ async fn attempts(context: &mut Context) -> Result<(), Failure> {
             Step::AfterBackoff => {}
             Step::GiveUp => return give_up(context, failure),
         }
-        if errors
+        let failing_for = failing_since.get_or_insert_with(Instant::now).elapsed();
+        let out_of_time = errors.retry_timeout.is_some_and(|most| failing_for >= most);
+        let out_of_attempts = errors
             .max_retries
-            .is_some_and(|most| backoff.attempts() >= most)
-        {
+            .is_some_and(|most| backoff.attempts() >= most);
+        if out_of_time || out_of_attempts {
             return give_up(context, failure);
         }
         let wait = backoff.next();
@@ -282,19 +293,8 @@ fn next_step(context: &mut Context, failure: &Failure) -> Step {
         Class::Retriable => Step::AfterBackoff,
         Class::Poison => match failure.origin() {
             Some(origin) if context.connector.errors.tolerate => {
-                let event = failure.event().map(str::to_owned);
-                // A snapshot under a new slot shows the same row at another position.
-                let refused_before = context.skip.iter().any(|(_, id)| *id == event);
-                if !context.skip.insert((origin.lsn, event)) {
-                    return Step::GiveUp;
-                }
-                error!(error = %failure, "kafka refuses an event, skipping it as errors.tolerance=all asks");
-                context.telemetry.dropped("poison", 1);
-                if refused_before {
-                    Step::AfterBackoff
-                } else {
-                    Step::Again
-                }
+                let refused = (origin.lsn, failure.event().map(str::to_owned));
+                refuse(context, refused, failure)
             }
             _ => stop_behind_the_rest(context, failure),
         },
@@ -319,6 +319,33 @@ fn stop_behind_the_rest(context: &mut Context, failure: &Failure) -> Step {
     info!("an event stops the connector; delivering what is before it first");
     context.apart = Some(Apart { event, until });
     Step::Again
+}
+
+/// Kafka refused a tolerated event: the next attempt leaves it out.
+fn refuse(context: &mut Context, refused: Refused, failure: &Failure) -> Step {
+    let letters = dead_letter_topic(&context.connector);
+    // Its dead letter is refused too: there is no other place for it.
+    if letters.is_some() && letters.as_deref() == failure.topic() {
+        return stop_behind_the_rest(context, failure);
+    }
+    // A snapshot under a new slot shows the same row at another position.
+    let refused_before = context.refused.keys().any(|(_, id)| *id == refused.1);
+    let reason = failure.to_string();
+    if context.refused.insert(refused, reason).is_some() {
+        return stop_behind_the_rest(context, failure);
+    }
+    match letters {
+        Some(_) => info!(error = %failure, "kafka refuses an event, reading again to set it aside"),
+        None => {
+            error!(error = %failure, "kafka refuses an event, skipping it as errors.tolerance=all asks");
+            context.telemetry.dropped("poison", 1);
+        }
+    }
+    if refused_before {
+        Step::AfterBackoff
+    } else {
+        Step::Again
+    }
 }
 
 fn give_up(context: &Context, failure: Failure) -> Result<(), Failure> {

@@ -1,18 +1,21 @@
 //! From events to the sink: the synchronous inner part of snapshot and stream alike.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tokio::time::Instant;
 use tracing::{error, info};
 
+use super::dead_letters::{Again, DeadLetters, Trouble};
 use super::progress::CommitTimes;
 use super::supervisor::{Context, Refused};
 use super::tally::{Complaints, Tally};
+use crate::deadletter::{Audit, Letter};
 use crate::error::{Class, Failure};
 use crate::lsn::{Lsn, ResumePoint};
 use crate::observability::Telemetry;
-use crate::outbox::{Outbox, Outcome, Poison};
+use crate::outbox::{Item, Outbox, Outcome};
 use crate::record::{Origin, Record, TableIndex};
 use crate::sink::Sink;
 use crate::source::row::{Change, Event, Operation, Relation, TableFacts};
@@ -67,12 +70,35 @@ pub(super) struct Transfer {
     tally: Tally,
     complaints: Complaints,
     tables: Vec<String>,
-    held: Option<(Record<'static>, Origin)>,
-    /// Where a restart may begin after the held record, if that is no commit.
-    held_end: Option<ResumePoint>,
+    held: Option<Held>,
     ends: Ends,
     tolerate: bool,
-    skip: HashSet<Refused>,
+    refused: HashMap<Refused, String>,
+    pub(super) dead_letters: Option<DeadLetters>,
+    /// An event may have to follow a dead letter.
+    holding: bool,
+}
+
+/// What became of an event.
+enum Taken {
+    /// There is nothing to publish.
+    Done,
+    /// It is the sink's.
+    Sent,
+    /// Its topic is not known yet.
+    Hold(Record<'static>),
+    /// It cannot be published.
+    Aside(Trouble),
+}
+
+/// A record whose topic is not known yet.
+struct Held {
+    record: Record<'static>,
+    origin: Origin,
+    /// Its letter, should it turn out to be poison: the row is gone by then.
+    letter: Option<(Letter, String)>,
+    /// Where a restart may begin after it, if that is no commit.
+    end: Option<ResumePoint>,
 }
 
 impl Transfer {
@@ -86,11 +112,30 @@ impl Transfer {
             complaints: Complaints::default(),
             tables: Vec::new(),
             held: None,
-            held_end: None,
             ends: Ends::default(),
             tolerate: context.connector.errors.tolerate,
-            skip: context.skip.clone(),
+            refused: context.refused.clone(),
+            dead_letters: None,
+            holding: false,
         }
+    }
+
+    /// Makes ready for dead letters, if the connector wants them. Before the first event.
+    pub(super) async fn open_dead_letters(
+        &mut self,
+        context: &Context,
+        again: Again,
+    ) -> Result<(), Failure> {
+        let Some(letters) = DeadLetters::open(context, again).await? else {
+            return Ok(());
+        };
+        for topic in letters.topics() {
+            self.sink.prepare(topic).await?;
+            self.tally.add_topic(topic, self.telemetry.topic(topic));
+        }
+        self.holding = letters.is_holding();
+        self.dead_letters = Some(letters);
+        Ok(())
     }
 
     /// Makes the rows of `relation` routable.
@@ -117,12 +162,10 @@ impl Transfer {
             let Some(event) = events.next_event()? else {
                 return Ok(Burst::Drained);
             };
-            // Where a restart may begin once this event is delivered, if it ends nothing.
-            let mut end = None;
-            let (outcome, lsn, table) = match event {
+            let item = match event {
                 Event::Relation(relation) => return Ok(Burst::Bind(relation)),
                 Event::Commit(point) => {
-                    self.ended(point);
+                    self.ended(point)?;
                     self.sink.source_committed();
                     if to_commit {
                         return Ok(Burst::AtCommit);
@@ -131,57 +174,206 @@ impl Transfer {
                 }
                 Event::Idle(point) => {
                     self.ends.last = Some(point);
+                    self.passed(point.lsn())?;
                     continue;
                 }
                 Event::Change(change) => {
-                    let table = table_index(&mut self.tables, change.relation);
                     if matches!(change.operation, Operation::Truncate) {
                         tell_truncate(&change);
                     }
-                    (self.outbox.route(&change, now_ms), change.lsn, table)
+                    Item::Change(change)
                 }
-                Event::Message(message) => {
-                    if !message.transactional {
-                        end = Some(ResumePoint::after_message(message.lsn));
-                    }
-                    let outcome = self.outbox.message(&message, now_ms);
-                    (outcome, message.lsn, TableIndex(0))
-                }
+                Event::Message(message) => Item::Message(message),
             };
-            let record = match outcome {
-                Ok(Outcome::Record(record)) => record,
-                Ok(Outcome::Dropped(dropped)) => {
-                    self.complaints.dropped(&self.telemetry, dropped);
-                    continue;
-                }
-                Err(poison) if self.tolerate => {
-                    skip_poison(&self.telemetry, &poison);
-                    continue;
-                }
-                Err(poison) => return Err(poison.into()),
-            };
-            if !self.skip.is_empty() && self.skip.contains(&(lsn, record.event_id())) {
-                continue;
-            }
-            let origin = Origin { lsn, table };
-            let Some(topic) = self.tally.find(&record.topic) else {
-                self.held = Some((record.into_owned(), origin));
-                self.held_end = end;
+            if self.take(&item, now_ms)? {
                 return Ok(Burst::Held);
-            };
-            match self.sink.enqueue(&record, origin) {
-                Ok(()) => {
-                    self.tally.count(topic, record.size());
-                    self.ends.last = end.or(self.ends.last);
-                }
-                Err(failure) if self.tolerate && failure.class() == Class::Poison => {
-                    error!(error = %failure, "skipping an event, as errors.tolerance=all asks");
-                    self.telemetry.dropped("poison", 1);
-                }
-                Err(failure) => return Err(name_table(failure, &self.tables)),
             }
         }
         Ok(Burst::Full)
+    }
+
+    /// Moves one event; whether it is held now.
+    fn take(&mut self, item: &Item<'_>, now_ms: i64) -> Result<bool, Failure> {
+        let follows = self.holding && self.follows(item);
+        let table = match item {
+            Item::Change(change) => table_index(&mut self.tables, change.relation),
+            Item::Message(_) => TableIndex(0),
+        };
+        let origin = Origin {
+            lsn: item.lsn(),
+            table,
+        };
+        match self.publish(item, origin, follows, now_ms)? {
+            Taken::Done => Ok(false),
+            Taken::Sent => {
+                self.reached(end_of(item))?;
+                Ok(false)
+            }
+            Taken::Hold(record) => {
+                self.hold(item, record, origin);
+                Ok(true)
+            }
+            Taken::Aside(trouble) => {
+                self.set_aside(item, origin, trouble, now_ms)?;
+                self.reached(end_of(item))?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Routes one event and hands its record to the sink.
+    fn publish(
+        &mut self,
+        item: &Item<'_>,
+        origin: Origin,
+        follows: bool,
+        now_ms: i64,
+    ) -> Result<Taken, Failure> {
+        let outcome = match item {
+            Item::Change(change) => self.outbox.route(change, now_ms),
+            Item::Message(message) => self.outbox.message(message, now_ms),
+        };
+        let record = match outcome {
+            Ok(Outcome::Record(record)) => record,
+            Ok(Outcome::Dropped(dropped)) => {
+                self.complaints.dropped(&self.telemetry, dropped);
+                return Ok(Taken::Done);
+            }
+            Err(poison) if self.tolerate => return Ok(Taken::Aside(Trouble::Poison(poison))),
+            Err(poison) => return Err(poison.into()),
+        };
+        if follows {
+            return Ok(Taken::Aside(Trouble::Follows));
+        }
+        if let Some(reason) = refusal(&self.refused, item, &record) {
+            return Ok(Taken::Aside(Trouble::Refused(reason.clone())));
+        }
+        let Some(topic) = self.tally.find(&record.topic) else {
+            return Ok(Taken::Hold(record.into_owned()));
+        };
+        match self.sink.enqueue(&record, origin) {
+            Ok(()) => {
+                self.tally.count(topic, record.size());
+                Ok(Taken::Sent)
+            }
+            Err(failure) if self.tolerate && failure.class() == Class::Poison => {
+                Ok(Taken::Aside(Trouble::Unsendable(failure)))
+            }
+            Err(failure) => Err(name_table(failure, &self.tables)),
+        }
+    }
+
+    /// Keeps the record of an event until its topic is known.
+    fn hold(&mut self, item: &Item<'_>, record: Record<'static>, origin: Origin) {
+        let letter = self.dead_letters.as_ref().map(|letters| {
+            // The reason is not known yet.
+            let trouble = Trouble::Refused(String::new());
+            let letter = letters.letter(&self.outbox, item, trouble);
+            (letter, self.outbox.raw_topic(item))
+        });
+        self.held = Some(Held {
+            record,
+            origin,
+            letter,
+            end: end_of(item),
+        });
+    }
+
+    fn follows(&self, item: &Item<'_>) -> bool {
+        let letters = self.dead_letters.as_ref();
+        letters.is_some_and(|letters| letters.follows(&self.outbox, item))
+    }
+
+    /// An event that the policy tolerates and that cannot be published.
+    fn set_aside(
+        &mut self,
+        item: &Item<'_>,
+        origin: Origin,
+        trouble: Trouble,
+        now_ms: i64,
+    ) -> Result<(), Failure> {
+        if let Some(letters) = &self.dead_letters {
+            let letter = letters.letter(&self.outbox, item, trouble);
+            let raw_topic = self.outbox.raw_topic(item);
+            return self.bury(&letter, &raw_topic, origin, now_ms);
+        }
+        match trouble {
+            // Told and counted when it was refused.
+            Trouble::Refused(_) | Trouble::Follows => {}
+            Trouble::Poison(poison) => skip(&self.telemetry, &poison),
+            Trouble::Unsendable(failure) => skip(&self.telemetry, &failure),
+        }
+        Ok(())
+    }
+
+    /// Sends a dead letter, in its event's place.
+    fn bury(
+        &mut self,
+        letter: &Letter,
+        raw_topic: &str,
+        origin: Origin,
+        now_ms: i64,
+    ) -> Result<(), Failure> {
+        let Some(letters) = &mut self.dead_letters else {
+            return Err(Failure::internal("a dead letter without a topic for it"));
+        };
+        let record = letters.take(letter, raw_topic, now_ms)?;
+        self.holding = letters.is_holding();
+        match record {
+            Some(record) => self.send_own(&record, origin).map_err(|failure| {
+                // Without an origin: it is not to be tolerated in its turn.
+                let attempt = format!("store the dead letter of {}", letter.describe());
+                Failure::new(failure.class(), attempt).caused_by(failure)
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a record to a topic that was made ready at the start.
+    fn send_own(&mut self, record: &Record<'_>, origin: Origin) -> Result<(), Failure> {
+        self.sink.enqueue(record, origin)?;
+        if let Some(topic) = self.tally.find(&record.topic) {
+            self.tally.count(topic, record.size());
+        }
+        Ok(())
+    }
+
+    /// Heeds what was said in the audit topic, and answers there. `at` is the newest position.
+    pub(super) fn heed(&mut self, said: &Audit, at: Lsn) -> Result<(), Failure> {
+        let Some(letters) = &mut self.dead_letters else {
+            return Ok(());
+        };
+        let answer = letters.heed(said, wall_clock_ms());
+        self.holding = letters.is_holding();
+        let Some(answer) = answer else { return Ok(()) };
+        let origin = Origin {
+            lsn: at,
+            table: TableIndex(0),
+        };
+        self.send_own(&answer, origin)
+    }
+
+    /// Until when no event is to be read, while somebody replays an aggregate.
+    pub(super) fn paused_until(&self) -> Option<Instant> {
+        self.dead_letters.as_ref()?.paused_until()
+    }
+
+    /// An event was sent that is a place for a restart by itself.
+    fn reached(&mut self, end: Option<ResumePoint>) -> Result<(), Failure> {
+        let Some(end) = end else { return Ok(()) };
+        self.ends.last = Some(end);
+        self.passed(end.lsn())
+    }
+
+    fn passed(&mut self, at: Lsn) -> Result<(), Failure> {
+        match &mut self.dead_letters {
+            Some(letters) => {
+                letters.ended(at)?;
+                self.holding = letters.is_holding();
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Makes a heartbeat the held record, unless a row is waiting already: the row shows as well
@@ -189,20 +381,22 @@ impl Transfer {
     pub(super) fn hold_heartbeat(&mut self, at: Lsn) -> Result<(), Failure> {
         if self.held.is_none() {
             let record = self.outbox.heartbeat(wall_clock_ms())?;
-            self.held = Some((
+            self.held = Some(Held {
                 record,
-                Origin {
+                origin: Origin {
                     lsn: at,
                     table: TableIndex(0),
                 },
-            ));
+                letter: None,
+                end: None,
+            });
         }
         Ok(())
     }
 
     /// Looks up (or creates) the topic that the held record waits for, and enqueues the record.
     pub(super) async fn release(&mut self) -> Result<(), Failure> {
-        let Some((record, origin)) = &self.held else {
+        let Some(Held { record, origin, .. }) = &self.held else {
             return Ok(());
         };
         let topic = record.topic.as_ref();
@@ -212,20 +406,32 @@ impl Transfer {
                 let sent = self.sink.enqueue(record, *origin);
                 if sent.is_ok() {
                     self.tally.count(index, record.size());
-                    self.ends.last = self.held_end.take().or(self.ends.last);
                 }
                 sent
             }
             Err(failure) => Err(failure.at(*origin).of_event(record.event_id())),
         };
-        self.held = None;
-        match outcome {
-            Err(failure) if self.tolerate && failure.class() == Class::Poison => {
-                error!(error = %failure, "skipping an event, as errors.tolerance=all asks");
-                self.telemetry.dropped("poison", 1);
-                Ok(())
+        let Some(Held {
+            origin,
+            letter,
+            end,
+            ..
+        }) = self.held.take()
+        else {
+            return Ok(());
+        };
+        match (outcome, letter) {
+            (Err(failure), letter) if self.tolerate && failure.class() == Class::Poison => {
+                let Some((mut letter, raw_topic)) = letter else {
+                    skip(&self.telemetry, &failure);
+                    return Ok(());
+                };
+                letter.reason = failure.to_string();
+                self.bury(&letter, &raw_topic, origin, wall_clock_ms())?;
+                self.reached(end)
             }
-            other => other.map_err(|failure| name_table(failure, &self.tables)),
+            (Ok(()), _) => self.reached(end),
+            (Err(failure), _) => Err(name_table(failure, &self.tables)),
         }
     }
 
@@ -240,10 +446,15 @@ impl Transfer {
     }
 
     /// Ends the batch at `end`: the last of a snapshot.
-    pub(super) fn seal_at(&mut self, end: ResumePoint) {
+    pub(super) fn seal_at(&mut self, end: ResumePoint) -> Result<(), Failure> {
         self.ends = Ends::default();
         self.sink.seal(Some(end));
         self.tally.seal();
+        if let Some(letters) = &mut self.dead_letters {
+            letters.snapshot_ended()?;
+            self.holding = letters.is_holding();
+        }
+        Ok(())
     }
 
     /// Adds the table's name to a failure that is about a row.
@@ -267,7 +478,7 @@ impl Transfer {
         self.telemetry.queue(records, bytes, self.sink.fill_ratio());
     }
 
-    fn ended(&mut self, point: ResumePoint) {
+    fn ended(&mut self, point: ResumePoint) -> Result<(), Failure> {
         self.ends.last = Some(point);
         if let Some(commit) = point.commit() {
             let oldest_us = self
@@ -279,6 +490,37 @@ impl Transfer {
                 newest_us: commit.time_us,
             });
         }
+        self.passed(point.lsn())
+    }
+}
+
+/// Why Kafka refused the record of this event before, if it did.
+fn refusal<'m>(
+    refused: &'m HashMap<Refused, String>,
+    item: &Item<'_>,
+    record: &Record<'_>,
+) -> Option<&'m String> {
+    if refused.is_empty() {
+        return None;
+    }
+    let id = record.event_id();
+    // A snapshot taken again shows the row at another position.
+    let anywhere = id.is_some()
+        && matches!(item, Item::Change(change) if matches!(change.operation, Operation::Read { .. }));
+    if anywhere {
+        let found = refused.iter().find(|((_, known), _)| *known == id);
+        return found.map(|(_, reason)| reason);
+    }
+    refused.get(&(item.lsn(), id))
+}
+
+/// Where a restart may begin after the event, if it is in no transaction.
+fn end_of(item: &Item<'_>) -> Option<ResumePoint> {
+    match item {
+        Item::Message(message) if !message.transactional => {
+            Some(ResumePoint::after_message(message.lsn))
+        }
+        _ => None,
     }
 }
 
@@ -316,10 +558,10 @@ fn name_table(failure: Failure, tables: &[String]) -> Failure {
     }
 }
 
-fn skip_poison(telemetry: &Telemetry, poison: &Poison) {
+fn skip(telemetry: &Telemetry, why: &impl std::fmt::Display) {
     telemetry.error(Class::Poison);
     telemetry.dropped("poison", 1);
-    error!(error = %poison, "skipping an event, as errors.tolerance=all asks");
+    error!(error = %why, "skipping an event, as errors.tolerance=all asks");
 }
 
 /// Milliseconds since the epoch by this machine's clock; 0 before 1970.

@@ -198,6 +198,7 @@ impl Refusal {
                 describe(self.code),
             ),
         );
+        let failure = failure.on_topic(&self.topic);
         match self.place {
             Some(place) => failure.at(place.origin).of_event(self.event_id),
             None => failure,

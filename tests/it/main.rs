@@ -14,6 +14,7 @@ mod support;
 
 mod cli;
 mod cluster;
+mod dead_letters;
 mod delivery;
 mod docs;
 mod exactly_once;

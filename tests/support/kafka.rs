@@ -9,7 +9,9 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::metadata::Metadata;
 
@@ -255,6 +257,15 @@ impl Kafka {
                 })
             })
         });
+    }
+
+    /// Changes one setting of `topic`.
+    pub(crate) fn set_topic(&self, topic: &str, name: &str, value: &str) {
+        let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value);
+        let (changes, options) = ([change], AdminOptions::new());
+        for result in block_on(self.admin.alter_configs(&changes, &options)).unwrap() {
+            result.unwrap();
+        }
     }
 
     /// Deletes `topic`.

@@ -101,6 +101,18 @@ pub(crate) fn run(arguments: &[&str]) -> Finished {
 
 /// As [`run`], with environment variables.
 pub(crate) fn run_with(arguments: &[&str], environment: &[(&str, &str)]) -> Finished {
+    let finished = run_unchecked(arguments, environment);
+    for planted in PLANTED {
+        assert!(
+            !finished.text().contains(planted),
+            "a planted secret was printed"
+        );
+    }
+    finished
+}
+
+/// As [`run_with`], for a command that is asked to print what no other may.
+fn run_unchecked(arguments: &[&str], environment: &[(&str, &str)]) -> Finished {
     let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
     let mut child = command(&arguments)
         .envs(environment.iter().copied())
@@ -129,29 +141,28 @@ pub(crate) fn run_with(arguments: &[&str], environment: &[(&str, &str)]) -> Fini
         }
         thread::sleep(wait::POLL);
     };
-    let finished = Finished {
+    Finished {
         code,
         stdout: output.join().unwrap().expect("UTF-8"),
         stderr: errors.join().unwrap().expect("UTF-8"),
-    };
-    for planted in PLANTED {
-        assert!(
-            !finished.text().contains(planted),
-            "a planted secret was printed"
-        );
     }
-    finished
 }
 
 /// `walpost COMMAND` with files of these contents.
 pub(crate) fn run_files(words: &[&str], worker: &Worker, connectors: &[&Connector]) -> Finished {
     let files = write_files(worker, connectors);
-    let arguments: Vec<&str> = words
-        .iter()
-        .copied()
-        .chain(files.iter().map(String::as_str))
-        .collect();
-    run(&arguments)
+    run(&with_files(words, &files))
+}
+
+/// As [`run_files`], for a command that is asked to print what no other may.
+pub(crate) fn show_files(words: &[&str], worker: &Worker, connectors: &[&Connector]) -> Finished {
+    let files = write_files(worker, connectors);
+    run_unchecked(&with_files(words, &files), &[])
+}
+
+fn with_files<'a>(words: &[&'a str], files: &'a [String]) -> Vec<&'a str> {
+    let files = files.iter().map(String::as_str);
+    words.iter().copied().chain(files).collect()
 }
 
 /// A running `walpost run`. Its log goes to a file, so that it may outlive its starter.

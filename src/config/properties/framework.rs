@@ -2,11 +2,6 @@
 
 use super::{Family, Kind, no_effect, refused, works};
 
-const DEAD_LETTERS: &str = "dead-letter topics are not offered yet; a poison event stops the connector, or is skipped \
-     with `errors.tolerance=all`";
-const SUPERVISED: &str = "transforms and converters here never fail for a passing reason; what does pass is retried by \
-     the supervisor for as long as `errors.max.retries` allows";
-
 /// Connector properties of the framework.
 #[rustfmt::skip] // one row per property
 pub(in super::super) static FRAMEWORK: Family = Family {
@@ -29,14 +24,14 @@ pub(in super::super) static FRAMEWORK: Family = Family {
         works("transforms", Kind::List, "", "Aliases of the transforms, in order. Without any, the Event Router applies with its defaults."),
         works("predicates", Kind::List, "", "Aliases of the predicates."),
         no_effect("config.action.reload", Kind::Choice(&["none", "restart"]), "restart", "What to do when a secret changes outside.", "files are read at start; restart the process to read them again"),
-        works("errors.tolerance", Kind::Choice(&["none", "all"]), "none", "`none`: an event that cannot become a record stops the connector; `all`: it is skipped, counted and logged."),
-        no_effect("errors.retry.timeout", Kind::Number(-1, i64::MAX), "0", "How long a failed transform or conversion is tried again.", SUPERVISED),
-        no_effect("errors.retry.delay.max.ms", Kind::Millis(0), "60000", "Longest pause between such attempts.", SUPERVISED),
+        works("errors.tolerance", Kind::Choice(&["none", "all"]), "none", "`none`: an event that cannot become a record stops the connector; `all`: it goes to the dead-letter topic or, without one, is skipped, counted and logged."),
+        works("errors.retry.timeout", Kind::Number(-1, i64::MAX), "0", "How long passing errors (a broker or the database away) may last before the connector gives up, in milliseconds. 0 and -1 set no limit: transforms and converters, which Connect's 0 forbids to repeat, never fail here for a passing reason."),
+        works("errors.retry.delay.max.ms", Kind::Millis(1), "60000", "Longest pause between two attempts, where it is shorter than `retriable.restart.connector.wait.ms`."),
         no_effect("errors.log.enable", Kind::Flag, "false", "Log each failed event.", "each is always logged, with event id, table and LSN"),
         no_effect("errors.log.include.messages", Kind::Flag, "false", "Log the failed record too.", "payloads are never logged"),
-        refused("errors.deadletterqueue.topic.name", Kind::Text, "", "Dead-letter topic.", DEAD_LETTERS),
-        no_effect("errors.deadletterqueue.topic.replication.factor", Kind::Number(-1, 32767), "3", "Replicas of the dead-letter topic.", DEAD_LETTERS),
-        refused("errors.deadletterqueue.context.headers.enable", Kind::Flag, "false", "Describe the error in headers of the dead letter.", DEAD_LETTERS),
+        works("errors.deadletterqueue.topic.name", Kind::Text, "", "Dead-letter topic: with `errors.tolerance=all`, where events go that cannot become records. Connect has it for sinks only. Created when missing."),
+        works("errors.deadletterqueue.topic.replication.factor", Kind::Number(-1, 32767), "3", "Replicas of the dead-letter topic when it is created; -1 is the broker's default, and so is a cluster too small for 3 where the property is not set."),
+        works("errors.deadletterqueue.context.headers.enable", Kind::Flag, "false", "Describe the error in the headers `__connect.errors.*` of the dead letter too; its value always does."),
         works("topic.creation.groups", Kind::List, "", "Groups of topics, each with its `topic.creation.<group>.*`, in order."),
         works("exactly.once.support", Kind::Choice(&["requested", "required"]), "requested", "`required`: do not start unless the worker has `exactly.once.source.support=enabled`; `requested`: deliver as the worker says."),
         works("transaction.boundary", Kind::Choice(&["poll", "interval", "connector"]), "poll", "With exactly-once delivery, when a Kafka transaction ends: `poll`, as soon as nothing more is waiting, but not oftener than every 50 ms; `interval`, after `transaction.boundary.interval.ms`; `connector`, with each Postgres transaction. Always between two Postgres transactions, unless one is larger than `transaction.max.records`."),

@@ -133,5 +133,14 @@ pub(in super::super) static OWN: Family = Family {
             "40000",
             "Records handed to Kafka and not yet acknowledged, at most.",
         ),
+        works(
+            "errors.deadletterqueue.order",
+            Kind::Choice(&["none", "aggregate"]),
+            "none",
+            "What a dead letter means for later events of its aggregate. `none`: nothing, they are \
+             published. `aggregate`: they follow it into the dead-letter topic until the aggregate \
+             is released by `walpost dlq replay` or `walpost dlq discard`, so that no consumer sees \
+             an event without the one before it.",
+        ),
     ],
 };

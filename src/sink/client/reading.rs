@@ -56,6 +56,33 @@ pub(crate) fn read_topic(
     Reading::new(&consumer, &ends, what, topic)?.finish(take)
 }
 
+/// A consumer of what is committed in a topic from `ends` on. `what` and `group` as for
+/// [`read_topic`].
+pub(crate) fn follow_topic(
+    mut settings: Settings,
+    group: &str,
+    (what, topic): (&str, &str),
+    ends: &Ends,
+) -> Result<BaseConsumer<Ears>, Failure> {
+    settings.force("group.id", group);
+    for (name, value) in SETTINGS {
+        settings.force(name, value);
+    }
+    settings.force("enable.partition.eof", "false");
+    // Nobody waits for an answer.
+    settings.force("fetch.wait.max.ms", "500");
+    let consumer: BaseConsumer<Ears> = settings.create(Ears::default())?;
+    let mut assignment = TopicPartitionList::new();
+    let failed = |error: KafkaError| failed(&format!("follow {what} {topic:?}"), &error);
+    for (partition, end) in ends {
+        assignment
+            .add_partition_offset(topic, *partition, Offset::Offset(*end))
+            .map_err(failed)?;
+    }
+    consumer.assign(&assignment).map_err(failed)?;
+    Ok(consumer)
+}
+
 /// One pass over a topic, from the first record to the end it had when the pass began.
 struct Reading<'a> {
     consumer: &'a BaseConsumer<Ears>,

@@ -69,6 +69,8 @@ pub(super) fn connector(database: Database, include: &str) -> Connector {
         errors: ErrorPolicy {
             tolerate: false,
             max_retries: None,
+            dead_letters: None,
+            retry_timeout: None,
             max_backoff: Duration::from_secs(10),
         },
         own_offset_topic: None,
