@@ -12,6 +12,12 @@ use crate::offset::OffsetStore;
 /// rows of this time. After a pause the first row is committed at once.
 const PACE: Duration = Duration::from_millis(50);
 
+/// The same while so many rows come that throughput counts, not latency.
+const BUSY_PACE: Duration = Duration::from_millis(100);
+
+/// Records in a transaction from which on it is a busy one: some 10,000 a second.
+const BUSY: u64 = 500;
+
 /// A position with no events before it is worth a transaction this often.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -26,6 +32,8 @@ pub(super) struct Committer {
     apart_until: Option<Lsn>,
     /// When the open Kafka transaction got its first record.
     began: Option<Instant>,
+    /// Records in it.
+    records: u64,
     /// When the last commit was begun.
     last: Option<Instant>,
     reached: ResumePoint,
@@ -48,6 +56,7 @@ impl Committer {
             longest: options.timeout / 2,
             apart_until,
             began: None,
+            records: 0,
             last: None,
             reached: at,
             stored: at.lsn(),
@@ -61,6 +70,7 @@ impl Committer {
         if let Some(end) = end.filter(|end| end.lsn() > self.reached.lsn()) {
             self.reached = end;
         }
+        self.records = records;
         if records > 0 && self.began.is_none() {
             self.began = Some(Instant::now());
         }
@@ -86,7 +96,10 @@ impl Committer {
         let due = match self.boundary {
             _ if self.keeps_apart() => began,
             Boundary::Connector => began,
-            Boundary::Poll => earliest(PACE).map_or(began, |paced| paced.max(began)),
+            Boundary::Poll => {
+                let pace = if self.records < BUSY { PACE } else { BUSY_PACE };
+                earliest(pace).map_or(began, |paced| paced.max(began))
+            }
             Boundary::Interval(interval) => began + interval,
         };
         Some(due.min(began + self.longest))
@@ -116,6 +129,7 @@ impl Committer {
     /// It has happened, up to `at`.
     pub(super) fn committed(&mut self, at: Lsn) {
         self.began = None;
+        self.records = 0;
         self.stored = at;
     }
 }
