@@ -1,7 +1,8 @@
 //! `walpost check`: try all that `run` needs, change nothing, say what is wrong and what to do.
 
 use super::startup;
-use crate::config::{Config, Connector, Worker};
+use crate::config::{Config, Connector, DeadLetters, Worker};
+use crate::deadletter::Log;
 use crate::error::Failure;
 use crate::offset::{Decision, OffsetStore, Policy, decide};
 use crate::sink::{BatchSize, Sink};
@@ -70,6 +71,9 @@ async fn look(
             }
         }
     }
+    if kafka_answers && let Some(topics) = connector.errors.dead_letters.as_ref() {
+        report("dead letters", dead_letters(connector, topics).await);
+    }
     if kafka_answers {
         report("start-up", decision(worker, connector, &session).await);
     }
@@ -95,6 +99,14 @@ async fn probe(worker: &Worker, connector: &Connector) -> Result<String, Failure
     let options = super::attempt::sink_options(worker, connector, BatchSize::default());
     Sink::open(&options)?.probe().await?;
     Ok("a broker answers and lets us in".to_owned())
+}
+
+/// Whether the dead-letter topic is there; nothing is created.
+async fn dead_letters(connector: &Connector, topics: &DeadLetters) -> Result<String, Failure> {
+    Ok(match Log::new(connector, topics).exists().await? {
+        true => format!("topic {:?} is there", topics.topic),
+        false => format!("would create topic {:?}", topics.topic),
+    })
 }
 
 /// What `run` would do now.
