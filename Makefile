@@ -8,6 +8,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 POSTGRES_VERSIONS ?= 14 15 16 17 18
 FUZZ_SECONDS ?= 10
+CYCLONEDX_VERSION ?= 0.5.9
 
 # Integration tests mostly wait for servers, so more of them than cores run side by side.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
@@ -19,7 +20,7 @@ TORTURE = $(CARGO) test --profile $(PROFILE) --locked --quiet --test torture --
 export ROUNDS SEED FROM MODE EVERY SOAK_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test torture torture-check soak test-matrix bench lint deny fuzz services clean
+.PHONY: help build demo test torture torture-check soak test-matrix bench lint deny fuzz fuzz-keep sbom services clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,9 +70,21 @@ deny: ## licences, sources and bans of all dependencies
 
 fuzz: ## every fuzz target for FUZZ_SECONDS each; needs cargo-fuzz and a nightly toolchain
 	@set -e; for target in $$($(CARGO) +nightly fuzz list); do \
-	    echo "== fuzz $$target"; \
-	    $(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) -verbosity=0; \
+	    echo "== fuzz $$target"; mkdir -p "fuzz/found/$$target"; \
+	    $(CARGO) +nightly fuzz run "$$target" "fuzz/found/$$target" "fuzz/corpus/$$target" -- \
+	        -max_total_time=$(FUZZ_SECONDS) -verbosity=0; \
 	done
+
+fuzz-keep: ## what `make fuzz` has found since, as few inputs as reach it, into fuzz/corpus
+	@set -e; for target in $$($(CARGO) +nightly fuzz list); do \
+	    mkdir -p "fuzz/found/$$target"; \
+	    $(CARGO) +nightly fuzz run "$$target" "fuzz/corpus/$$target" "fuzz/found/$$target" -- -merge=1; \
+	done; du -sh fuzz/corpus
+
+sbom: ## what is linked into the binary, as CycloneDX: walpost.cdx.json
+	@$(CARGO) cyclonedx --version 2>/dev/null | grep -qF "$(CYCLONEDX_VERSION)" || \
+	    $(CARGO) install --quiet --locked cargo-cyclonedx --version "$(CYCLONEDX_VERSION)"
+	$(CARGO) cyclonedx --quiet --format json --target x86_64-unknown-linux-gnu --override-filename walpost.cdx
 
 services: ## installs what tests and demo need: build tools, Postgres, Java, Kafka, Debezium
 	@tests/services/install.sh debezium

@@ -1,6 +1,7 @@
 //! The command line: what can be typed. It does nothing by itself.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -32,12 +33,21 @@ Examples:
 /// walpost reads a connector file as Kafka Connect and Debezium read it, and publishes each row of
 /// the outbox table as Debezium's Outbox Event Router would.
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+#[command(version, long_version = long_version(), after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) logging: Logging,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// What `--version` prints: also what the Kafka client inside was built with.
+fn long_version() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let client = walpost::sink::client_build();
+        format!("{}\n{client}", env!("CARGO_PKG_VERSION"))
+    });
+    &TEXT
 }
 
 /// How to log. Logs go to standard error.

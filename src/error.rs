@@ -64,6 +64,7 @@ pub struct Failure {
     class: Class,
     access: bool,
     server_stopping: bool,
+    denied: bool,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
     origin: Option<Origin>,
@@ -78,6 +79,7 @@ impl Failure {
             class,
             access: false,
             server_stopping: false,
+            denied: false,
             message: message.into(),
             source: None,
             origin: None,
@@ -147,7 +149,19 @@ impl Failure {
         self
     }
 
-    /// Marks a refusal of access: password, database, right, certificate. Wrong from the start it
+    /// Marks the want of a right on the Kafka cluster, for whoever knows the user's name.
+    #[must_use]
+    pub fn about_rights(mut self) -> Self {
+        self.denied = true;
+        self
+    }
+
+    /// Whether a right on the Kafka cluster is missing.
+    pub fn is_about_rights(&self) -> bool {
+        self.denied
+    }
+
+    /// Marks a refusal of access: password, database, right, certificate, folder. Wrong from the start it
     /// is configuration; once the same access has worked it is a rotation or a fail-over.
     #[must_use]
     pub fn about_access(mut self) -> Self {

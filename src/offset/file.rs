@@ -105,6 +105,8 @@ impl FileStore {
                  and can be written",
                 path.display()
             ))
+            // A volume that goes away while running may come back.
+            .about_access()
             .caused_by(error)
         })
     }

@@ -231,7 +231,7 @@ async fn attempts(context: &mut Context) -> Result<(), Failure> {
                 info!("stopped");
                 return Ok(());
             }
-            Err(failure) => first_time_only(context, failure),
+            Err(failure) => with_user(context, first_time_only(context, failure)),
         };
         context.telemetry.error(failure.class());
         if began.elapsed() > SETTLED {
@@ -279,6 +279,17 @@ async fn attempts(context: &mut Context) -> Result<(), Failure> {
             info!("stopped while waiting to start again");
             return Ok(());
         }
+    }
+}
+
+/// Adds the Kafka user's name to the want of a right: a certificate's is only known to the broker.
+fn with_user(context: &Context, failure: Failure) -> Failure {
+    if !failure.is_about_rights() {
+        return failure;
+    }
+    match crate::sink::user(&context.connector.producer) {
+        Some(user) => failure.within(&format!("as kafka user {user:?}")),
+        None => failure,
     }
 }
 

@@ -349,6 +349,11 @@ impl Sink {
     }
 }
 
+/// The user as whom a client with these Java properties logs in with a password or a client id.
+pub fn user(java: &KafkaProperties) -> Option<String> {
+    client::user(java)
+}
+
 /// The Kafka client inside this binary, for `--version`: its version, and what was built in
 /// (codecs, TLS, SASL mechanisms).
 pub fn client_build() -> String {

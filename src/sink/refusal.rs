@@ -42,7 +42,7 @@ pub(crate) fn verdict(code: Code) -> (Class, Option<&'static str>) {
             Config,
             Some("check sasl.mechanism and sasl.jaas.config, or the client certificate"),
         ),
-        Code::UnsupportedSASLMechanism | Code::IllegalSASLState => (
+        Code::UnsupportedSASLMechanism => (
             Config,
             Some("set sasl.mechanism to one the broker has enabled"),
         ),
@@ -94,8 +94,9 @@ pub(crate) fn verdict(code: Code) -> (Class, Option<&'static str>) {
         Code::InvalidRequiredAcks | Code::InvalidConfig | Code::InvalidReplicationFactor => {
             (Config, None)
         }
-        // Everything that passes by itself or with a fresh producer: transport, time-outs, leader
-        // changes, too few replicas, lost sequence state, a fence, purged or sacrificed records.
+        // Everything that passes by itself or with a fresh producer: transport, time-outs, a login
+        // renewed too soon (illegal SASL state), leader changes, too few replicas, lost sequence
+        // state, a fence, purged or sacrificed records.
         _ => (Retriable, None),
     }
 }
@@ -108,7 +109,6 @@ fn is_about_access(code: Code) -> bool {
         Code::Authentication
             | Code::SaslAuthenticationFailed
             | Code::UnsupportedSASLMechanism
-            | Code::IllegalSASLState
             | Code::SSL
             | Code::ClusterAuthorizationFailed
             | Code::TransactionalIdAuthorizationFailed
@@ -198,7 +198,7 @@ impl Refusal {
                 describe(self.code),
             ),
         );
-        let failure = failure.on_topic(&self.topic);
+        let failure = marked(failure.on_topic(&self.topic), self.code);
         match self.place {
             Some(place) => failure.at(place.origin).of_event(self.event_id),
             None => failure,
@@ -242,11 +242,19 @@ pub(crate) fn failed(attempt: &str, error: &KafkaError) -> Failure {
 pub(crate) fn failed_with(attempt: &str, code: Code) -> Failure {
     let (class, remedy) = verdict(code);
     let remedy = remedy.map_or(String::new(), |text| format!("; {text}"));
-    of_code(
-        code,
-        class,
-        format!("{attempt}: {}{remedy}", describe(code)),
-    )
+    let text = format!("{attempt}: {}{remedy}", describe(code));
+    marked(of_code(code, class, text), code)
+}
+
+/// Says of a failure that a right is missing, if that is what the code says.
+fn marked(failure: Failure, code: Code) -> Failure {
+    match code {
+        Code::TopicAuthorizationFailed
+        | Code::ClusterAuthorizationFailed
+        | Code::GroupAuthorizationFailed
+        | Code::TransactionalIdAuthorizationFailed => failure.about_rights(),
+        _ => failure,
+    }
 }
 
 #[cfg(test)]
@@ -287,7 +295,7 @@ mod tests {
             (Code::Authentication, Config),
             (Code::SaslAuthenticationFailed, Config),
             (Code::UnsupportedSASLMechanism, Config),
-            (Code::IllegalSASLState, Config),
+            (Code::IllegalSASLState, Retriable),
             (Code::SSL, Config),
             (Code::UnknownTopic, Retriable),
             (Code::UnknownTopicOrPartition, Retriable),
@@ -319,6 +327,7 @@ mod tests {
                     | Code::InvalidRequiredAcks
                     | Code::InvalidReplicationFactor
                     | Code::InvalidConfig
+                    | Code::InvalidTransactionTimeout
             );
             let expected = match class {
                 Config if !settings => Retriable,

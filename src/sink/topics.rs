@@ -153,6 +153,7 @@ fn not_created(topic: &str, group: &TopicGroup, code: Code, admin: &Admin) -> Fa
                  worker's (or admin.override.*) properties, or create the topic yourself",
                 describe(code)
             ))
+            .about_rights()
         }
         Code::InvalidReplicationFactor | Code::InvalidPartitions | Code::InvalidConfig => {
             Failure::config(format!(

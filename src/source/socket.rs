@@ -283,6 +283,12 @@ async fn open_stream(
         let stream = UnixStream::connect(host.to_string()).await.map_err(reach)?;
         return Ok((Stream::Unix(stream), None));
     };
+    // Before anything is opened where it will be needed for certain: a certificate that is not
+    // there is named even when the server would refuse.
+    let prepared = match encryption {
+        Encryption::Never | Encryption::IfOffered => None,
+        Encryption::Always => Some(tls::client_config(&db.tls)?),
+    };
     let mut tcp = connect(address, db.tcp_keepalive).await.map_err(reach)?;
     if encryption == Encryption::Never {
         return Ok((Stream::Tcp(tcp), None));
@@ -296,7 +302,11 @@ async fn open_stream(
         ))
         .about_access());
     }
-    let connector = TlsConnector::from(Arc::new(tls::client_config(&db.tls)?));
+    let config = match prepared {
+        Some(config) => config,
+        None => tls::client_config(&db.tls)?,
+    };
+    let connector = TlsConnector::from(Arc::new(config));
     let stream = connector
         .connect(tls::server_name(&host.name)?, tcp)
         .await

@@ -29,6 +29,7 @@ mod offsets;
 mod outage;
 mod poison;
 mod restart;
+mod rights;
 mod secrets;
 mod slot_guard;
 mod snapshot;

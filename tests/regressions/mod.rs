@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::{Connector, Record, Scene, Walpost};
+use crate::support::{Connector, Record, Scene, Walpost, wait};
 
 /// How long nothing more may come.
 const QUIET: Duration = Duration::from_millis(300);
@@ -38,7 +38,16 @@ fn numbers(records: &[Record]) -> Vec<i64> {
 }
 
 /// The groups of the list that are answered, and how many faults each has; labels run from 1.
-const COMPLETE: [(char, usize); 5] = [('a', 10), ('b', 5), ('c', 3), ('d', 14), ('e', 11)];
+const COMPLETE: [(char, usize); 8] = [
+    ('a', 10),
+    ('b', 5),
+    ('c', 3),
+    ('d', 14),
+    ('e', 11),
+    ('f', 10),
+    ('g', 9),
+    ('h', 10),
+];
 
 /// Label and named tests of each row of the page's tables.
 fn rows(page: &str) -> Vec<(String, Vec<String>)> {
@@ -97,4 +106,28 @@ fn every_known_fault_has_its_test() {
             assert_eq!(found.get(&label), Some(&1), "rows for {label}");
         }
     }
+}
+
+/// One of several connectors of one process over the same outbox: its topics carry `name`.
+fn variant(scene: &Scene, name: &str) -> Connector {
+    let own = format!("{}_{name}", scene.name);
+    scene
+        .connector()
+        .named(&own)
+        .set("slot.name", &own)
+        .set("publication.name", &own)
+        .set("topic.prefix", &own)
+        .router("route.topic.replacement", &format!("{}.{name}", scene.name))
+}
+
+/// Starts one process for `connectors` and waits until all of them stream.
+fn start(scene: &Scene, connectors: &[Connector]) -> Walpost {
+    let files: Vec<&Connector> = connectors.iter().collect();
+    let mut walpost = Walpost::start(&scene.worker(), &files);
+    wait::until("all connectors stream", wait::SOON, || {
+        let status = walpost.get("/status").json();
+        let states = status["connectors"].as_array().cloned().unwrap_or_default();
+        states.len() == connectors.len() && states.iter().all(|c| c["state"] == "streaming")
+    });
+    walpost
 }

@@ -2,33 +2,10 @@
 
 use std::time::Duration;
 
-use crate::support::{Connector, Scene, Walpost, wait};
+use super::{start, variant};
+use crate::support::{Connector, Scene, Walpost};
 
 const QUIET: Duration = Duration::from_millis(200);
-
-/// One of several connectors of one process over the same outbox: its topics carry `name`.
-fn variant(scene: &Scene, name: &str) -> Connector {
-    let own = format!("{}_{name}", scene.name);
-    scene
-        .connector()
-        .named(&own)
-        .set("slot.name", &own)
-        .set("publication.name", &own)
-        .set("topic.prefix", &own)
-        .router("route.topic.replacement", &format!("{}.{name}", scene.name))
-}
-
-/// Starts one process for `connectors` and waits until all of them stream.
-fn start(scene: &Scene, connectors: &[Connector]) -> Walpost {
-    let files: Vec<&Connector> = connectors.iter().collect();
-    let mut walpost = Walpost::start(&scene.worker(), &files);
-    wait::until("all connectors stream", wait::SOON, || {
-        let status = walpost.get("/status").json();
-        let states = status["connectors"].as_array().cloned().unwrap_or_default();
-        states.len() == connectors.len() && states.iter().all(|c| c["state"] == "streaming")
-    });
-    walpost
-}
 
 /// Payloads that lose something when they are parsed and written again.
 const DELICATE: [&str; 6] = [

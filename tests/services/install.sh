@@ -66,6 +66,12 @@ install_postgres() {
     apt_install postgresql-15
 }
 
+# The test starts its own; the distribution's is not to run.
+install_pgbouncer() {
+    apt_install pgbouncer
+    if have systemctl; then as_root systemctl disable --now pgbouncer >/dev/null 2>&1 || true; fi
+}
+
 packages() {
     local missing=()
     have cmake || missing+=(cmake)
@@ -89,6 +95,7 @@ packages() {
     fi
     [ ${#missing[@]} = 0 ] || apt_install "${missing[@]}"
     postgres_bin || install_postgres
+    [ -x /usr/sbin/pgbouncer ] || install_pgbouncer
 }
 
 # fetch NAME FOLDER ARTIFACT...: the artifacts and all they depend on, as jars in FOLDER.

@@ -38,6 +38,8 @@ pub(crate) struct Options<'a> {
     /// Rights are checked. The plain listener's user may do anything, [`USER`] nothing until
     /// [`Kafka::allow`] is called.
     pub(crate) acls: bool,
+    /// Further users of the secure listener, for `PLAIN`, with their passwords.
+    pub(crate) users: &'a [(&'a str, &'a str)],
     /// The plain listener's port, and the one that its clients are sent to: a relay's, which has to
     /// run already. Single node only, and no secure listener: its port is for
     /// [`Kafka::direct_bootstrap`].
@@ -186,6 +188,18 @@ impl Kafka {
         self.wait_ready();
     }
 
+    /// Sends clients of the plain listener to another port from the next start on, as after a
+    /// change of address.
+    pub(crate) fn advertise(&self, port: u16) {
+        let node = &self.nodes[0];
+        let file = node.folder.join("server.properties");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let address = |port| format!("advertised.listeners=PLAINTEXT://127.0.0.1:{port}");
+        let changed = text.replace(&address(node.advertised), &address(port));
+        assert_ne!(text, changed, "advertised once per value");
+        std::fs::write(&file, changed).unwrap();
+    }
+
     /// Waits until every running node is part of the cluster.
     fn wait_ready(&self) {
         let running = || {
@@ -290,11 +304,36 @@ impl Kafka {
         self.change_rights("--remove", rights);
     }
 
+    /// Gives several users the same rights at once.
+    pub(crate) fn allow_users(&self, users: &[&str], rights: &[&str]) {
+        let names: Vec<String> = users.iter().map(|user| format!("User:{user}")).collect();
+        java()
+            .arg("org.apache.kafka.tools.AclCommand")
+            .args(["--bootstrap-server", &self.bootstrap(), "--add", "--force"])
+            .args(names.iter().flat_map(|name| ["--allow-principal", name]))
+            .args(rights)
+            .output_of_success();
+    }
+
+    /// Denies [`USER`] what it was given.
+    pub(crate) fn deny(&self, rights: &[&str]) {
+        self.change_rule("--add", "--deny-principal", rights);
+    }
+
+    /// Takes a denial back.
+    pub(crate) fn undeny(&self, rights: &[&str]) {
+        self.change_rule("--remove", "--deny-principal", rights);
+    }
+
     fn change_rights(&self, verb: &str, rights: &[&str]) {
+        self.change_rule(verb, "--allow-principal", rights);
+    }
+
+    fn change_rule(&self, verb: &str, rule: &str, rights: &[&str]) {
         java()
             .arg("org.apache.kafka.tools.AclCommand")
             .args(["--bootstrap-server", &self.bootstrap(), verb, "--force"])
-            .args(["--allow-principal", &format!("User:{USER}")])
+            .args([rule, &format!("User:{USER}")])
             .args(rights)
             .output_of_success();
     }
@@ -358,7 +397,7 @@ fn configure(nodes: &[Node], options: &Options<'_>) {
         .map(|(index, node)| {
             let mut text = properties(node, index + 1, controllers[index], &voters, options);
             if let (Some(secure), Some(identity)) = (options.secure, &identity) {
-                text.push_str(&secure_properties(secure, identity));
+                text.push_str(&secure_properties(secure, identity, options.users));
             }
             let file = node.folder.join("server.properties");
             std::fs::write(&file, text).unwrap();
@@ -459,7 +498,14 @@ super.users=User:ANONYMOUS
     text
 }
 
-fn secure_properties(secure: Secure<'_>, identity: &Identity) -> String {
+fn secure_properties(secure: Secure<'_>, identity: &Identity, users: &[(&str, &str)]) -> String {
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+    let users: String = users
+        .iter()
+        .map(|(name, password)| format!(" user_{name}=\"{}\"", quoted(password)))
+        .collect();
+    // Once for the login module, once for the properties file.
+    let users = users.replace('\\', "\\\\");
     let pem = |path: &Path| {
         let text = std::fs::read_to_string(path).unwrap();
         text.trim_end().replace('\n', "\\n\\\n")
@@ -478,8 +524,9 @@ fn secure_properties(secure: Secure<'_>, identity: &Identity) -> String {
 {prefix}.ssl.truststore.certificates={}
 {prefix}.ssl.client.auth={clients}
 ssl.principal.mapping.rules=RULE:^CN=([^,]+).*$/$1/,DEFAULT
-sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
-{prefix}.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}=\"{PASSWORD}\";
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
+{prefix}.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}=\"{PASSWORD}\"{users};
+{prefix}.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"broker\";
 {prefix}.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 {prefix}.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 ",

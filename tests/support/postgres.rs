@@ -429,7 +429,8 @@ fn other_user() -> Option<&'static str> {
     USER.as_deref()
 }
 
-fn as_server(program: &Path) -> Command {
+/// A command that runs as the user that the servers run as.
+pub(crate) fn as_server(program: &Path) -> Command {
     match other_user() {
         None => Command::new(program),
         Some(user) => {

@@ -278,6 +278,26 @@ impl Walpost {
         }
     }
 
+    /// Waits for a warning or an error that contains all of `texts`, also of a process that ended.
+    #[track_caller]
+    pub(crate) fn wait_complaint(&mut self, texts: &[&str]) -> String {
+        let deadline = Instant::now() + wait::SOON;
+        loop {
+            let ended = self.service.ended().is_some();
+            let complaints = self.complaints();
+            let holds = |line: &&String| texts.iter().all(|text| line.contains(text));
+            if let Some(line) = complaints.iter().find(holds) {
+                return line.clone();
+            }
+            assert!(
+                !ended && Instant::now() < deadline,
+                "no complaint with {texts:?}:\n{}",
+                self.log()
+            );
+            thread::sleep(wait::POLL);
+        }
+    }
+
     /// The port that `listeners` with port 0 was given, from the log.
     pub(crate) fn port(&mut self) -> u16 {
         let line = self.wait_log("listening");

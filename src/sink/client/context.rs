@@ -107,11 +107,20 @@ impl ClientContext for Ears {
 
 impl rdkafka::consumer::ConsumerContext for Ears {}
 
+/// How librdkafka begins to say that a token could not be had; the endpoint's answer follows.
+const NO_TOKEN: &str = "Failed to acquire SASL OAUTHBEARER token";
+
 /// Notes an error that was reported outside any record.
 pub(crate) fn hear(trouble: &Trouble, error: &KafkaError, reason: &str) {
     // A reader has to name a group, but no group is ever joined: its coordinator may be away.
-    if reason.starts_with("GroupCoordinator") {
+    if reason.starts_with("GroupCoordinator") || reason.starts_with("FindCoordinator") {
         tracing::debug!(target: "librdkafka", "{reason}");
+        return;
+    }
+    if reason.starts_with(NO_TOKEN) {
+        // Asked for again by itself; what the endpoint answered may hold anything.
+        let text = "no token from sasl.oauthbearer.token.endpoint.url, asking again";
+        trouble.note(RDKafkaErrorCode::OperationTimedOut, text);
         return;
     }
     trouble.note(code_of(error), reason);
@@ -129,6 +138,20 @@ pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_endpoint_s_answer_is_neither_repeated_nor_final() {
+        let trouble = Trouble::default();
+        let error = KafkaError::Global(RDKafkaErrorCode::Authentication);
+        hear(
+            &trouble,
+            &error,
+            &format!("{NO_TOKEN}: {{\"echo\": \"secret\"}}"),
+        );
+        let (text, _) = trouble.current().unwrap();
+        assert!(!text.contains("secret"), "{text}");
+        assert!(trouble.hopeless().is_none(), "it is asked again");
+    }
 
     #[test]
     fn the_telling_error_is_kept_until_something_is_delivered() {

@@ -33,6 +33,22 @@ pub(crate) enum Role {
     Consumer,
 }
 
+/// Whom a client logs in as, where its properties tell.
+pub(super) fn user(java: &KafkaProperties) -> Option<String> {
+    let login = java
+        .get("sasl.jaas.config")
+        .and_then(|text| jaas::parse(text).ok());
+    let named = |login: &jaas::Login| {
+        let names = ["username", "clientId", "client_id", "oauth.client.id"];
+        names
+            .iter()
+            .find_map(|name| login.option(name))
+            .map(str::to_owned)
+    };
+    let own = java.get("sasl.username").map(str::to_owned);
+    login.as_ref().and_then(named).or(own)
+}
+
 /// Settings of one client in librdkafka's names.
 pub(crate) struct Settings {
     config: ClientConfig,

@@ -11,7 +11,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::{Ears, Settings};
 use crate::error::{Class, Failure};
-use crate::sink::{code_of, failed, verdict};
+use crate::sink::{code_of, describe, failed, verdict};
 
 /// How long reading may go without progress. Longer than a producer's transaction may stay open by
 /// default, since a zombie's transaction has to end before the end can be read.
@@ -191,6 +191,13 @@ impl<'a> Reading<'a> {
     fn bear(&self, error: &KafkaError) -> Result<(), Failure> {
         let code = code_of(error);
         match verdict(code).0 {
+            // Retried by the client too, but in silence.
+            _ if code == Code::TopicAuthorizationFailed => Err(Failure::retriable(format!(
+                "{}: {}; grant the client's principal READ on the topic",
+                self.attempt,
+                describe(code)
+            ))
+            .about_rights()),
             // Retried by the client.
             Class::Retriable => Ok(()),
             // About the group, which is never joined.
