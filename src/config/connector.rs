@@ -382,9 +382,13 @@ fn error_policy(settings: &Settings, findings: &mut Findings) -> ErrorPolicy {
             .ok()
             .filter(|budget| *budget > 0)
             .map(Duration::from_millis),
-        max_backoff: view
-            .millis("retriable.restart.connector.wait.ms")
-            .min(framework.millis("errors.retry.delay.max.ms")),
+        max_backoff: view.millis("retriable.restart.connector.wait.ms").min(
+            match framework.millis("errors.retry.delay.max.ms") {
+                // Attempts without any pause would only keep the servers busy.
+                Duration::ZERO => Duration::MAX,
+                longest => longest,
+            },
+        ),
     }
 }
 

@@ -633,3 +633,36 @@ fn several_hosts_ask_for_a_primary_unless_the_file_says_otherwise() {
     let standby = ("database.target.session.attrs", "standby");
     assert_eq!(target(&[two, standby]), SessionTarget::Standby);
 }
+
+#[test]
+fn the_pause_between_retries_is_the_shorter_of_both_and_never_none() {
+    let pause = |given: &[(&str, &str)]| connector(given).errors.max_backoff.as_millis();
+    const OURS: &str = "errors.retry.delay.max.ms";
+    assert_eq!(pause(&[]), 10_000);
+    assert_eq!(pause(&[(OURS, "500")]), 500);
+    assert_eq!(pause(&[(OURS, "0")]), 10_000);
+    let budget = |text: &str| {
+        connector(&[("errors.retry.timeout", text)])
+            .errors
+            .retry_timeout
+    };
+    assert_eq!(budget("0"), None);
+    assert_eq!(budget("-1"), None);
+    assert_eq!(budget("1500").map(|time| time.as_millis()), Some(1500));
+}
+
+#[test]
+fn an_order_of_dead_letters_needs_their_topic() {
+    let order = ("errors.deadletterqueue.order", "aggregate");
+    let refused = refusals(&[order]);
+    assert!(
+        refused[0].contains("errors.deadletterqueue.topic.name"),
+        "{refused:?}"
+    );
+    let topic = ("errors.deadletterqueue.topic.name", "dead");
+    let letters = connector(&[order, topic]).errors.dead_letters.unwrap();
+    assert!(letters.by_aggregate);
+    assert_eq!(letters.audit_topic(), "dead.audit");
+    assert_eq!(letters.replication_factor, None);
+    assert!(!refusals(&[("errors.deadletterqueue.topic.name", "no topic")]).is_empty());
+}

@@ -26,7 +26,7 @@ pub(in super::super) static FRAMEWORK: Family = Family {
         no_effect("config.action.reload", Kind::Choice(&["none", "restart"]), "restart", "What to do when a secret changes outside.", "files are read at start; restart the process to read them again"),
         works("errors.tolerance", Kind::Choice(&["none", "all"]), "none", "`none`: an event that cannot become a record stops the connector; `all`: it goes to the dead-letter topic or, without one, is skipped, counted and logged."),
         works("errors.retry.timeout", Kind::Number(-1, i64::MAX), "0", "How long passing errors (a broker or the database away) may last before the connector gives up, in milliseconds. 0 and -1 set no limit: transforms and converters, which Connect's 0 forbids to repeat, never fail here for a passing reason."),
-        works("errors.retry.delay.max.ms", Kind::Millis(1), "60000", "Longest pause between two attempts, where it is shorter than `retriable.restart.connector.wait.ms`."),
+        works("errors.retry.delay.max.ms", Kind::Millis(0), "60000", "Longest pause between two attempts, where it is shorter than `retriable.restart.connector.wait.ms`; 0 leaves it to that."),
         no_effect("errors.log.enable", Kind::Flag, "false", "Log each failed event.", "each is always logged, with event id, table and LSN"),
         no_effect("errors.log.include.messages", Kind::Flag, "false", "Log the failed record too.", "payloads are never logged"),
         works("errors.deadletterqueue.topic.name", Kind::Text, "", "Dead-letter topic: with `errors.tolerance=all`, where events go that cannot become records. Connect has it for sinks only. Created when missing."),
