@@ -139,7 +139,7 @@ pub(super) fn bytes(bytes: Option<&[u8]>) -> Value {
     }
 }
 
-/// The reverse of [`bytes`].
+/// The reverse of [`bytes()`].
 pub(super) fn unbytes(value: &Value, name: &'static str) -> Result<Option<Vec<u8>>, Unreadable> {
     match value {
         Value::Null => Ok(None),

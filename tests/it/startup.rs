@@ -299,7 +299,7 @@ fn check_changes_nothing_and_says_what_run_would() {
         .says(&["password"]);
 }
 
-/// O-a8: the server looks a publication up as it was when a row was written. Up to 17 a missing one
+/// The server looks a publication up as it was when a row was written. Up to 17 a missing one
 /// is an error, from 18 on a remark beside rows that are left out.
 #[test]
 fn a_publication_younger_than_the_slot_is_never_passed_over() {
