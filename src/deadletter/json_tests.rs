@@ -120,7 +120,7 @@ fn headers_name_event_table_position_and_error_in_connects_words() {
         ("id", "4711"),
         ("__connect.errors.topic", "orders.public.outbox"),
         ("__connect.errors.partition", "0"),
-        ("__connect.errors.offset", "97502189640"),
+        ("__connect.errors.offset", "97500059720"),
         ("__connect.errors.connector.name", "orders"),
         ("__connect.errors.task.id", "0"),
         ("__connect.errors.stage", "TRANSFORMATION"),
