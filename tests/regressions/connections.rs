@@ -60,7 +60,9 @@ fn undelivered_rows_do_not_keep_a_server_from_stopping() {
     scene.postgres.start();
     scene.reconnect();
     scene.kafka.thaw();
-    scene.tail("order").within(2, Duration::from_secs(60));
+    wait::until("both events arrived", Duration::from_secs(60), || {
+        scene.records("order").len() >= 2
+    });
 }
 
 /// Passwords were pasted into URLs, or read by a shell.
