@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::cleanup::{self, Service};
+use crate::support::cleanup::{self, Service, Signal};
 use crate::support::kafka::Options;
 use crate::support::postgres::{self, Shutdown};
 use crate::support::process::{run_files, run_with};
@@ -29,7 +29,7 @@ fn a_slot_held_by_a_vanished_host_is_waited_for() {
     let holder = scene.number("select pid::bigint from pg_stat_replication");
     // The plug is pulled: the server is told nothing.
     relay.set(Weather::HalfOpen);
-    first.kill();
+    first.signal(Signal::STOP);
     let vanished = Instant::now();
     let mut second = scene.spawn();
     second.wait_log(&holder.unwrap().to_string());
@@ -38,6 +38,7 @@ fn a_slot_held_by_a_vanished_host_is_waited_for() {
     tail.within(2, Duration::from_secs(25));
     assert!(vanished.elapsed() < Duration::from_secs(25));
     tail.exactly(2, Duration::from_millis(300));
+    first.kill();
 }
 
 /// A server that stops waits for its walsenders; one that cannot confirm held it up for ever.
