@@ -6,6 +6,7 @@ mod publication;
 
 use columns::{close_to, wanted_columns};
 
+use super::relation::TableName;
 use super::replication::Replication;
 use super::slot::SlotState;
 use super::sql::{ServerIdentity, Session, number};
@@ -44,14 +45,7 @@ impl Session {
     /// # Errors
     /// All problems found.
     pub async fn preflight(&self, connector: &Connector) -> Result<Preflight, Vec<Failure>> {
-        let mut check = Check {
-            session: self,
-            connector,
-            problems: Vec::new(),
-            outdated: Vec::new(),
-            notes: Vec::new(),
-            has_backlog: false,
-        };
+        let mut check = Check::new(self, connector);
         match check.run().await {
             Ok((identity, slot, tables)) if check.problems.is_empty() => Ok(Preflight {
                 identity,
@@ -71,9 +65,7 @@ impl Session {
             }
         }
     }
-}
 
-impl Session {
     /// What keeps the publication from delivering rows of our tables now; `None` when nothing does.
     /// Looked at from time to time, since anybody may alter a publication while we stream.
     ///
@@ -83,26 +75,12 @@ impl Session {
         &self,
         connector: &Connector,
     ) -> Result<Option<String>, Failure> {
-        let mut check = Check {
-            session: self,
-            connector,
-            problems: Vec::new(),
-            outdated: Vec::new(),
-            notes: Vec::new(),
-            has_backlog: false,
-        };
         if connector.publication.tolerate_mismatch {
             return Ok(None);
         }
+        let mut check = Check::new(self, connector);
         let version = self.identify().await?.version;
-        let names = self.own_tables(connector).await?;
-        let mut tables = Vec::new();
-        for name in &names {
-            tables.extend(self.table(name).await?);
-        }
-        if tables.is_empty() {
-            check.no_tables().await?;
-        }
+        let (names, tables) = check.tables().await?;
         check.publication(&names, &tables, version / 10_000).await?;
         let texts: Vec<String> = check.problems.iter().map(ToString::to_string).collect();
         Ok((!texts.is_empty()).then(|| texts.join("; ")))
@@ -130,14 +108,20 @@ struct Check<'a> {
 
 type Found = (ServerIdentity, Option<SlotState>, Vec<String>);
 
-impl Check<'_> {
-    async fn run(&mut self) -> Result<Found, Failure> {
-        let identity = self.session.identify().await?;
-        let slot = self.session.slot(&self.connector.slot.name).await?;
-        self.server(&identity).await?;
-        self.slot(slot.as_ref()).await?;
-        self.has_backlog = slot.is_some();
-        self.replication().await;
+impl<'a> Check<'a> {
+    fn new(session: &'a Session, connector: &'a Connector) -> Self {
+        Self {
+            session,
+            connector,
+            problems: Vec::new(),
+            outdated: Vec::new(),
+            notes: Vec::new(),
+            has_backlog: false,
+        }
+    }
+
+    /// The connector's tables, by name and as the catalog has them; having none is a problem.
+    async fn tables(&mut self) -> Result<(Vec<TableName>, Vec<TableState>), Failure> {
         let names = self.session.own_tables(self.connector).await?;
         let mut tables = Vec::new();
         for name in &names {
@@ -146,6 +130,17 @@ impl Check<'_> {
         if tables.is_empty() {
             self.no_tables().await?;
         }
+        Ok((names, tables))
+    }
+
+    async fn run(&mut self) -> Result<Found, Failure> {
+        let identity = self.session.identify().await?;
+        let slot = self.session.slot(&self.connector.slot.name).await?;
+        self.server(&identity).await?;
+        self.slot(slot.as_ref()).await?;
+        self.has_backlog = slot.is_some();
+        self.replication().await;
+        let (names, tables) = self.tables().await?;
         if slot.is_none() {
             self.may_snapshot(&tables);
         }
