@@ -16,12 +16,16 @@ const SAMPLE_MAX_AGE: Duration = SAMPLE_INTERVAL.saturating_mul(3);
 /// every second one goes: lag gets coarser, memory does not grow.
 const MARKS_MAX: usize = 128;
 
-/// A stage of the pipe.
+/// The four stages that a position passes, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub enum Stage {
+    /// Read from the server.
     Received,
+    /// Acknowledged by Kafka.
     Delivered,
+    /// Durable as the place for a restart.
     Stored,
+    /// Told to the slot.
     Confirmed,
 }
 

@@ -22,6 +22,7 @@ use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 
+pub use board::Stage;
 pub use logging::{LogFormat, init_logging};
 pub use probe::probe;
 pub use telemetry::{

@@ -4,15 +4,7 @@ use std::collections::VecDeque;
 
 use crate::error::Failure;
 use crate::lsn::Lsn;
-
-/// The four stages a position passes, in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    Received,
-    Delivered,
-    Stored,
-    Confirmed,
-}
+use crate::observability::Stage;
 
 /// Where the stream is: received ≥ delivered ≥ stored ≥ confirmed, each only ever rising.
 #[derive(Debug)]
