@@ -21,21 +21,10 @@ type Lack = Option<(&'static str, &'static str, &'static str)>;
 const PASSWORD: &str = "planted-user-password";
 
 fn worker(scene: &Scene, authority: &Authority, user: &str) -> Worker {
-    let jaas = format!(
-        "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"{user}\" \
-         password=\"{PASSWORD}\";"
-    );
     scene
         .worker()
-        .set("bootstrap.servers", &scene.kafka.secure_bootstrap())
-        .set("security.protocol", "SASL_SSL")
-        .set("sasl.mechanism", "PLAIN")
-        .set("sasl.jaas.config", &jaas)
-        .set("ssl.truststore.type", "PEM")
-        .set(
-            "ssl.truststore.location",
-            &authority.certificate().display().to_string(),
-        )
+        .over_tls("SASL_SSL", &scene.kafka.secure_bootstrap(), authority)
+        .sasl("PLAIN", user, PASSWORD)
         .set("offset.storage.topic", &format!("offsets.{user}"))
 }
 

@@ -112,14 +112,6 @@ fn scram_with_channel_binding_works_with_every_signature() {
     }
 }
 
-fn jaas(module: &str) -> String {
-    format!(
-        "org.apache.kafka.common.security.{module} required username=\"{}\" password=\"{}\";",
-        kafka::USER,
-        kafka::PASSWORD
-    )
-}
-
 #[test]
 fn kafka_sasl_over_tls_with_every_mechanism() {
     let authority = Authority::new();
@@ -131,20 +123,12 @@ fn kafka_sasl_over_tls_with_every_mechanism() {
         }),
         ..Options::default()
     });
-    for (mechanism, module) in [
-        ("PLAIN", "plain.PlainLoginModule"),
-        ("SCRAM-SHA-256", "scram.ScramLoginModule"),
-        ("SCRAM-SHA-512", "scram.ScramLoginModule"),
-    ] {
+    for mechanism in ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] {
         let mut scene = Scene::on("tls", Postgres::shared(), Arc::clone(&cluster));
         let worker = scene
             .worker()
-            .set("bootstrap.servers", &cluster.secure_bootstrap())
-            .set("security.protocol", "SASL_SSL")
-            .set("sasl.mechanism", mechanism)
-            .set("sasl.jaas.config", &jaas(module))
-            .set("ssl.truststore.type", "PEM")
-            .set("ssl.truststore.location", &text(&authority.certificate()));
+            .over_tls("SASL_SSL", &cluster.secure_bootstrap(), &authority)
+            .sasl(mechanism, kafka::USER, kafka::PASSWORD);
         let mut walpost = Walpost::start(&worker, &[&scene.connector()]);
         walpost.wait_ready();
         scene.event("k", 1);
@@ -175,10 +159,7 @@ fn kafka_client_certificates() {
     let mut scene = Scene::on("tls", Postgres::shared(), Arc::clone(&cluster));
     let worker = scene
         .worker()
-        .set("bootstrap.servers", &cluster.secure_bootstrap())
-        .set("security.protocol", "SSL")
-        .set("ssl.truststore.type", "PEM")
-        .set("ssl.truststore.location", &text(&authority.certificate()))
+        .over_tls("SSL", &cluster.secure_bootstrap(), &authority)
         .set("ssl.keystore.type", "PEM")
         .set("ssl.keystore.location", &text(&store));
     let mut walpost = Walpost::start(&worker, &[&scene.connector()]);

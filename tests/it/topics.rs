@@ -109,25 +109,10 @@ fn a_missing_right_is_named_within_seconds() {
     scene
         .kafka
         .allow(&["--operation", "All", "--topic", &offsets]);
-    let jaas = format!(
-        "org.apache.kafka.common.security.scram.ScramLoginModule required username=\"{}\" password=\"{}\";",
-        kafka::USER,
-        kafka::PASSWORD
-    );
-    let worker = [
-        ("bootstrap.servers", scene.kafka.secure_bootstrap()),
-        ("security.protocol", "SASL_SSL".to_owned()),
-        ("sasl.mechanism", "SCRAM-SHA-512".to_owned()),
-        ("sasl.jaas.config", jaas),
-        ("ssl.truststore.type", "PEM".to_owned()),
-        (
-            "ssl.truststore.location",
-            authority.certificate().display().to_string(),
-        ),
-    ];
-    let worker = worker
-        .iter()
-        .fold(scene.worker(), |w, (name, value)| w.set(name, value));
+    let worker = scene
+        .worker()
+        .over_tls("SASL_SSL", &scene.kafka.secure_bootstrap(), &authority)
+        .sasl("SCRAM-SHA-512", kafka::USER, kafka::PASSWORD);
     let mut walpost = Walpost::start(&worker, &[&scene.connector()]);
     walpost.wait_ready();
     walpost.allow("");

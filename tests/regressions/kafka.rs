@@ -247,8 +247,7 @@ fn a_token_is_renewed_while_nothing_is_sent() {
     let tokens = Tokens::serve();
     let worker = scene
         .worker()
-        .set("bootstrap.servers", &scene.kafka.secure_bootstrap())
-        .set("security.protocol", "SASL_SSL")
+        .over_tls("SASL_SSL", &scene.kafka.secure_bootstrap(), &authority)
         .set("sasl.mechanism", "OAUTHBEARER")
         .set(
             "sasl.oauthbearer.token.endpoint.url",
@@ -262,11 +261,6 @@ fn a_token_is_renewed_while_nothing_is_sent() {
             "sasl.jaas.config",
             "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required \
              clientId=\"walpost\" clientSecret=\"planted-oauth-secret\";",
-        )
-        .set("ssl.truststore.type", "PEM")
-        .set(
-            "ssl.truststore.location",
-            &authority.certificate().display().to_string(),
         );
     let mut walpost = Walpost::start(&worker, &[&scene.connector()]);
     walpost.wait_streaming();
@@ -315,22 +309,10 @@ fn a_right_taken_away_turns_readiness_red_and_its_return_is_enough() {
         "--resource-pattern-type",
         "prefixed",
     ]);
-    let jaas = format!(
-        "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"{}\" password=\"{}\";",
-        kafka::USER,
-        kafka::PASSWORD
-    );
     let worker = scene
         .worker()
-        .set("bootstrap.servers", &scene.kafka.secure_bootstrap())
-        .set("security.protocol", "SASL_SSL")
-        .set("sasl.mechanism", "PLAIN")
-        .set("sasl.jaas.config", &jaas)
-        .set("ssl.truststore.type", "PEM")
-        .set(
-            "ssl.truststore.location",
-            &authority.certificate().display().to_string(),
-        );
+        .over_tls("SASL_SSL", &scene.kafka.secure_bootstrap(), &authority)
+        .sasl("PLAIN", kafka::USER, kafka::PASSWORD);
     let mut walpost = Walpost::start(&worker, &[&scene.connector()]);
     walpost.wait_streaming();
     scene.event("k", 1);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::cleanup;
+use super::tls::Authority;
 
 /// A connector file in the making.
 #[derive(Debug, Clone)]
@@ -100,6 +101,33 @@ impl Worker {
     pub(crate) fn without(mut self, property: &str) -> Self {
         self.properties.retain(|(name, _)| name != property);
         self
+    }
+
+    /// Kafka over TLS at `bootstrap`; `protocol` is `SSL` or `SASL_SSL`.
+    #[must_use]
+    pub(crate) fn over_tls(self, protocol: &str, bootstrap: &str, authority: &Authority) -> Self {
+        self.set("bootstrap.servers", bootstrap)
+            .set("security.protocol", protocol)
+            .set("ssl.truststore.type", "PEM")
+            .set(
+                "ssl.truststore.location",
+                &authority.certificate().display().to_string(),
+            )
+    }
+
+    /// A user of Kafka's `PLAIN` or `SCRAM-…`.
+    #[must_use]
+    pub(crate) fn sasl(self, mechanism: &str, user: &str, password: &str) -> Self {
+        let module = match mechanism {
+            "PLAIN" => "plain.PlainLoginModule",
+            _ => "scram.ScramLoginModule",
+        };
+        let jaas = format!(
+            "org.apache.kafka.common.security.{module} required username=\"{user}\" \
+             password=\"{password}\";"
+        );
+        self.set("sasl.mechanism", mechanism)
+            .set("sasl.jaas.config", &jaas)
     }
 
     pub(crate) fn get(&self, property: &str) -> &str {
