@@ -10,14 +10,14 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use crate::backlog::{Backlog, PARTITIONS};
 use crate::workload::KEYS;
 
-/// Each row exactly once, each key in the order of commits, each value made from its own row.
-pub(crate) fn records(backlog: &Backlog<'_>, topic: &str) {
+/// Reads all partitions of a topic from the beginning, and says where each ends.
+pub(crate) fn reader(bootstrap: &str, topic: &str, setting: (&str, &str)) -> BaseConsumer {
     let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", backlog.stage.scene.kafka.bootstrap())
-        .set("group.id", "audit")
+        .set("bootstrap.servers", bootstrap)
+        .set("group.id", "reader")
         .set("enable.auto.commit", "false")
         .set("enable.partition.eof", "true")
-        .set("queued.max.messages.kbytes", "32768")
+        .set(setting.0, setting.1)
         .create()
         .unwrap();
     let mut list = TopicPartitionList::new();
@@ -26,6 +26,13 @@ pub(crate) fn records(backlog: &Backlog<'_>, topic: &str) {
             .unwrap();
     }
     consumer.assign(&list).unwrap();
+    consumer
+}
+
+/// Each row exactly once, each key in the order of commits, each value made from its own row.
+pub(crate) fn records(backlog: &Backlog<'_>, topic: &str) {
+    let bootstrap = backlog.stage.scene.kafka.bootstrap();
+    let consumer = reader(&bootstrap, topic, ("queued.max.messages.kbytes", "32768"));
     let mut seen = 0;
     let mut last = vec![0; usize::try_from(KEYS).unwrap()];
     let mut open = PARTITIONS;

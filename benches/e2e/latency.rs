@@ -8,12 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::ClientConfig;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use crate::audit::row_number;
+use crate::audit::{reader, row_number};
 use crate::backlog::{Delivery, PARTITIONS, Stage};
 use crate::options::Options;
 use crate::report;
@@ -181,20 +180,7 @@ fn consume(
     ready: mpsc::Sender<()>,
     arrived: &AtomicU64,
 ) -> Vec<Instant> {
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", bootstrap)
-        .set("group.id", "latency")
-        .set("enable.auto.commit", "false")
-        .set("enable.partition.eof", "true")
-        .set("fetch.wait.max.ms", "100")
-        .create()
-        .unwrap();
-    let mut list = TopicPartitionList::new();
-    for partition in 0..PARTITIONS {
-        list.add_partition_offset(topic, partition, Offset::Beginning)
-            .unwrap();
-    }
-    consumer.assign(&list).unwrap();
+    let consumer = reader(bootstrap, topic, ("fetch.wait.max.ms", "100"));
     let mut open = PARTITIONS;
     let mut times: Vec<Option<Instant>> = vec![None; usize::try_from(total).unwrap()];
     let deadline = Instant::now() + LIMIT + Duration::from_secs(total);
