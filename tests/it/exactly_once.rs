@@ -12,7 +12,8 @@ use crate::support::cleanup::Signal;
 use crate::support::connector::{Connector, Worker};
 use crate::support::consumer::{self, Isolation, Record};
 use crate::support::process::{Walpost, run_files};
-use crate::support::{Kafka, Postgres, Scene, kafka, random, wait};
+use crate::support::relay::Weather;
+use crate::support::{Kafka, Postgres, Relay, Scene, kafka, random, wait};
 
 fn worker(scene: &Scene) -> Worker {
     scene.worker().set("exactly.once.source.support", "enabled")
@@ -247,7 +248,12 @@ fn a_transaction_that_timed_out_comes_again_and_once() {
 #[test]
 fn a_transaction_over_the_limit_goes_on_inside_after_a_kill() {
     let mut scene = Scene::new("once");
-    let connector = connector(&scene).set("transaction.max.records", "700");
+    // Slow enough to be killed three times inside it.
+    let relay = Relay::to(scene.postgres.port());
+    relay.set(Weather::Throttle(500_000));
+    let connector = connector(&scene)
+        .set("transaction.max.records", "700")
+        .set("database.port", &relay.port().to_string());
     let mut walpost = start_with(&scene, &connector);
     walpost.allow("active");
     let total = 20_000;
@@ -265,6 +271,7 @@ fn a_transaction_over_the_limit_goes_on_inside_after_a_kill() {
         );
         walpost = walpost.again();
     }
+    relay.set(Weather::Fair);
     walpost.wait_streaming();
     let records = tail.exactly(20_000, Duration::from_millis(500));
     assert_eq!(numbers(records), (1..=total).collect::<Vec<_>>());
@@ -306,7 +313,12 @@ fn no_postgres_transaction_is_seen_in_part() {
 fn the_existing_rows_come_once_although_the_first_snapshot_was_killed() {
     let mut scene = Scene::new("once");
     scene.events("order", "k", 1, 30_000);
-    let connector = connector(&scene).set("snapshot.mode", "initial");
+    // Slow enough to be killed in the middle of several megabytes.
+    let relay = Relay::to(scene.postgres.port());
+    relay.set(Weather::Throttle(200_000));
+    let connector = connector(&scene)
+        .set("snapshot.mode", "initial")
+        .set("database.port", &relay.port().to_string());
     let mut walpost = Walpost::start(&worker(&scene), &[&connector]);
     let uncommitted = |scene: &Scene| {
         let topic = scene.topic("order");
@@ -316,6 +328,7 @@ fn the_existing_rows_come_once_although_the_first_snapshot_was_killed() {
         uncommitted(&scene) > 0
     });
     walpost.kill();
+    relay.set(Weather::Fair);
     assert_eq!(scene.records("order").len(), 0, "killed inside");
     let mut walpost = walpost.again().allowing("snapshot").allowing("active");
     walpost.wait_streaming();

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::restart::{Load, check_complete, wait_delivered};
-use crate::support::{Kafka, Postgres, Scene, Walpost, wait};
+use crate::support::relay::Weather;
+use crate::support::{Kafka, Postgres, Relay, Scene, Walpost, wait};
 
 fn fill(scene: &mut Scene, rows: u32) {
     scene.sql(&format!(
@@ -57,10 +58,16 @@ fn the_seam_between_snapshot_and_stream_has_no_gap_and_no_duplicate() {
 fn a_crash_during_the_snapshot_starts_it_again_and_says_so() {
     let mut scene = Scene::new("snapshot");
     fill(&mut scene, 60_000);
-    let mut walpost = scene.spawn();
+    // Slow enough to be killed in the middle of some twenty megabytes.
+    let relay = Relay::to(scene.postgres.port());
+    relay.set(Weather::Throttle(1_000_000));
+    let port = relay.port().to_string();
+    let connector = scene.connector().set("database.port", &port);
+    let mut walpost = Walpost::start(&scene.worker(), &[&connector]);
     let mut tail = scene.tail("order");
     let seen = tail.at_least(500).len();
     walpost.kill();
+    relay.set(Weather::Fair);
     assert!(seen < 60_000, "killed in the middle");
     let mut walpost = walpost.again();
     walpost.allow("snapshot");
