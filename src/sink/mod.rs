@@ -203,6 +203,12 @@ impl Sink {
                     self.record_limit
                 ),
             )),
+            // Whatever ended the producer is known once its last reports are in, and then said by
+            // `progressed`. Until then this record counts as one that Kafka owes an answer for.
+            Err(Code::Fatal) if self.transactions.is_none() => {
+                self.tracker.entered(record.size());
+                Ok(())
+            }
             Err(code) => {
                 let cause = self.cause(code);
                 let text = format!("enqueue a record for topic {:?}", record.topic);

@@ -2,7 +2,7 @@
 //!
 //! librdkafka queues what it is given, sends it in order per partition, retries by itself, and says
 //! of each record exactly once what became of it, when polled. A record that is refused takes its
-//! batch with it, so after the first refusal this producer is thrown away.
+//! batch with it and ends the producer, so that nothing overtakes it; the next one reads it again.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -72,6 +72,9 @@ pub(super) fn complete(
         ("acks", "all"),
         // A record given up on would be a gap; trouble is shown instead.
         ("message.timeout.ms", "0"),
+        // After a batch that a broker refuses nothing behind it is sent: the order of first
+        // deliveries is kept, and with it the order by aggregate of dead letters.
+        ("enable.gapless.guarantee", "true"),
         // The sink's own limits bound memory, so these must not be met first.
         ("queue.buffering.max.messages", "0"),
         ("queue.buffering.max.kbytes", "2147483647"),
@@ -158,7 +161,8 @@ impl ClientContext for Reports {
 
     fn error(&self, error: KafkaError, reason: &str) {
         let code = super::refusal::code_of(&error);
-        if code != Code::Fatal {
+        // The second is a broker's refusal, which the report of the record tells better.
+        if !matches!(code, Code::Fatal | Code::GaplessGuarantee) {
             client::hear(&self.trouble, &error, reason);
         }
         // The second is the answer to the request for a producer id, which librdkafka repeats for
@@ -324,29 +328,23 @@ impl Producer {
     /// Why it failed: the first refusal in order, a fatal error, or the thread's end.
     pub(super) fn failure(&self) -> Failure {
         let reports = self.reports();
-        let held = |first: &Mutex<Option<Refusal>>| {
-            first.lock().unwrap_or_else(PoisonError::into_inner).clone()
-        };
+        let first = reports.first.lock();
+        let first = first.unwrap_or_else(PoisonError::into_inner).clone();
         let fatal = self.fatal();
-        match (held(&reports.first), fatal) {
-            (Some(refusal), None) => self
+        if let Some(refusal) = first.filter(|first| fatal.is_none() || !first.is_consequence()) {
+            return self
                 .shrink(&refusal)
-                .unwrap_or_else(|| refusal.into_failure()),
-            (Some(refusal), Some(_)) if !refusal.is_consequence() => refusal.into_failure(),
-            (_, Some((code, reason))) => {
-                // The sequence state is lost; a fresh producer has none.
-                super::refusal::failed_with(&format!("produce to Kafka: {reason}"), code)
-            }
-            (None, None) => match reports.trouble.hopeless() {
-                Some((code, text)) => {
-                    super::refusal::failed_with(&format!("produce to Kafka: {text}"), code)
-                }
-                None => Failure::retriable(match reports.ended.load(Ordering::Acquire) {
-                    true => "the thread that takes delivery reports has ended",
-                    false => "the Kafka producer failed without saying why",
-                }),
-            },
+                .unwrap_or_else(|| refusal.into_failure());
         }
+        // With the sequence state lost a fresh producer has none.
+        let spoken = fatal.or_else(|| reports.trouble.hopeless());
+        if let Some((code, text)) = spoken {
+            return super::refusal::failed_with(&format!("produce to Kafka: {text}"), code);
+        }
+        Failure::retriable(match reports.ended.load(Ordering::Acquire) {
+            true => "the thread that takes delivery reports has ended",
+            false => "the Kafka producer failed without saying why",
+        })
     }
 
     /// Several records refused for their size: which of them is too large, if any, shows only in

@@ -1,6 +1,6 @@
 //! The command line, without servers.
 
-use crate::support::process::{run, run_files, run_with};
+use crate::support::command::{run, run_files, run_with};
 use crate::support::{Connector, Worker};
 
 fn good() -> Connector {

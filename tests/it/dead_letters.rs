@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::process::{Finished, PAYLOAD_MARKER, run_files, show_files};
+use crate::support::cleanup::Signal;
+use crate::support::command::{Finished, PAYLOAD_MARKER, run_files, show_files};
 use crate::support::{Connector, Record, Scene, Tail, Walpost, consumer, wait};
 
 const ID: &str = "bad00000-0000-4000-8000-000000000bad";
@@ -342,9 +343,11 @@ fn a_record_that_kafka_refuses_goes_to_the_topic_too() {
     let mut walpost = start(&scene, &connector);
     walpost.allow("max.message.bytes");
     scene.event("a", 1);
+    walpost.signal(Signal::STOP);
     scene.sql(&large(20_000));
     scene.event("b", 3);
     scene.event("a", 4);
+    walpost.signal(Signal::CONT);
     let position = scene.position();
     scene.wait_confirmed(position);
     let mut tail = letters(&scene);

@@ -9,9 +9,10 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 
 use super::restart::{Load, wait_delivered};
 use crate::support::cleanup::Signal;
+use crate::support::command::run_files;
 use crate::support::connector::{Connector, Worker};
 use crate::support::consumer::{self, Isolation, Record};
-use crate::support::process::{Walpost, run_files};
+use crate::support::process::Walpost;
 use crate::support::relay::Weather;
 use crate::support::{Kafka, Postgres, Relay, Scene, kafka, random, wait};
 

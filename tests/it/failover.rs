@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::restart::{Load, check_complete};
+use crate::support::command::run_files;
 use crate::support::kafka::Options;
 use crate::support::postgres::Shutdown;
-use crate::support::process::run_files;
 use crate::support::{Connector, Kafka, Postgres, Scene, Walpost, random, wait};
 
 /// A primary of at least this version, its standby, and a scene on the primary.

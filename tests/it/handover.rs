@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::cleanup::{self, Service};
-use crate::support::{Connector, Scene, Walpost, Worker, kafka, process, random, wait};
+use crate::support::{Connector, Scene, Walpost, Worker, command, kafka, random, wait};
 
 const DEBEZIUM: &str = "debezium-3.6.1.Final";
 
@@ -132,7 +132,7 @@ impl Page {
         let text = std::fs::read_to_string(file).unwrap();
         let blocks = text.split("```sh\n").skip(1);
         let blocks = blocks.map(|block| block.split("```").next().unwrap().to_owned());
-        let tools = process::binary().parent().unwrap().display().to_string();
+        let tools = command::binary().parent().unwrap().display().to_string();
         let path = std::env::var("PATH").unwrap();
         Self {
             blocks: blocks.collect(),

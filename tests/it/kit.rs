@@ -102,7 +102,7 @@ fn a_secured_cluster_lets_in_whom_it_knows() {
 #[cfg(not(feature = "sabotage"))]
 #[test]
 fn a_normal_build_cannot_be_told_to_break_its_promises() {
-    let binary = std::fs::read(crate::support::process::binary()).unwrap();
+    let binary = std::fs::read(crate::support::command::binary()).unwrap();
     for needle in ["WALPOST_SABOTAGE", "sabotage"] {
         let found = binary
             .windows(needle.len())

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::process::{Finished, run_files};
+use crate::support::command::{Finished, run_files};
 use crate::support::{Scene, Walpost, Worker, cleanup, consumer, wait};
 
 fn file_worker(scene: &Scene, path: &std::path::Path) -> Worker {
@@ -95,7 +95,7 @@ fn a_position_can_be_shown_set_and_reset() {
     let mut arguments = vec!["offsets", "set"];
     arguments.extend(files.iter().map(String::as_str));
     arguments.push(&text);
-    crate::support::process::run(&arguments).expect(0);
+    crate::support::command::run(&arguments).expect(0);
     assert_eq!(
         stored(&scene).unwrap()["lsn_commit"].as_i64(),
         Some(position)

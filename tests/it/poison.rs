@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::process::PAYLOAD_MARKER;
+use crate::support::command::PAYLOAD_MARKER;
 use crate::support::{Connector, Scene, Walpost, wait};
 
 const ID: &str = "bad00000-0000-4000-8000-000000000bad";
@@ -104,6 +104,34 @@ fn a_record_too_large_for_its_topic_is_poison() {
     );
     let topic = scene.topic("order");
     stops_or_skips(&mut scene, &connector, &large, &[&topic]);
+}
+
+/// Only the broker knows that it refuses; what is behind in the same partition waits all the same.
+#[test]
+fn nothing_overtakes_a_record_that_the_broker_refuses() {
+    let mut scene = Scene::new("poison");
+    scene
+        .kafka
+        .create_topic(&scene.topic("order"), 1, &[("max.message.bytes", "50000")]);
+    let mut walpost = scene.start();
+    walpost.stop();
+    // A backlog, so that many batches are under way at once.
+    scene.sql(
+        "insert into outbox (aggregatetype, aggregateid, payload)
+         select 'order', 'k', jsonb_build_object('n', n, 's',
+                (select string_agg(md5((n * i)::text), '') from generate_series(1, case n when 300 then 5000 else 60 end) i))
+         from generate_series(1, 3000) n order by n",
+    );
+    let mut walpost = walpost.again().allowing("max.message.bytes");
+    walpost.expect_exit(4, &["max.message.bytes"]);
+    let records = scene.records("order");
+    let mut numbers: Vec<i64> = records
+        .iter()
+        .map(|record| record.json()["n"].as_i64().unwrap())
+        .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers, (1..300).collect::<Vec<_>>());
 }
 
 /// The strict and the lenient reading of a column that is placed but not there.

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
+use crate::support::command::{PAYLOAD_MARKER, run_files};
 use crate::support::connector::write_files;
-use crate::support::process::{PAYLOAD_MARKER, run_files};
 use crate::support::{Connector, Scene, Walpost};
 
 const LOUD: [(&str, &str); 1] = [("WALPOST_LOG", "trace")];

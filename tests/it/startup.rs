@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::support::command::run_files;
 use crate::support::postgres::Shutdown;
-use crate::support::process::run_files;
 use crate::support::{Kafka, Postgres, Scene, Walpost, wait};
 
 const QUIET: Duration = Duration::from_millis(500);

@@ -137,6 +137,100 @@ fn kafka_sasl_over_tls_with_every_mechanism() {
     }
 }
 
+/// Quotes, blanks and separators are the password's own.
+#[test]
+fn a_password_of_any_characters_is_sent_as_it_is() {
+    let authority = Authority::new();
+    let odd = r#"a "b"; c\d\\e=f,'g' #h ${i} äß→ ü\"#;
+    let cluster = Kafka::start(&Options {
+        secure: Some(Secure {
+            protocol: "SASL_SSL",
+            authority: &authority,
+            client_certificates: false,
+        }),
+        users: &[("odd", odd)],
+        ..Options::default()
+    });
+    let mut scene = Scene::on("tls", Postgres::shared(), Arc::clone(&cluster));
+    let quoted = odd.replace('\\', r"\\").replace('"', "\\\"");
+    let worker = scene
+        .worker()
+        .over_tls("SASL_SSL", &cluster.secure_bootstrap(), &authority)
+        .sasl("PLAIN", "odd", &quoted);
+    let mut walpost = Walpost::start(&worker, &[&scene.connector()]);
+    walpost.wait_ready();
+    scene.event("k", 1);
+    scene.tail("order").at_least(1);
+    walpost.stop();
+    // A password that differs in one character is refused, so that the above was checked.
+    let wrong = quoted.replacen('d', "D", 1);
+    let worker = worker.sasl("PLAIN", "odd", &wrong);
+    Walpost::start(&worker, &[&scene.connector()]).expect_exit(2, &["sasl"]);
+}
+
+/// Rotated in Kafka first: wait, say so, go on with whatever is right again.
+#[test]
+fn a_kafka_password_that_changes_is_an_outage_and_no_end() {
+    const OTHER: &str = "planted-rotated";
+    let authority = Authority::new();
+    let cluster = Kafka::start(&Options {
+        secure: Some(Secure {
+            protocol: "SASL_SSL",
+            authority: &authority,
+            client_certificates: false,
+        }),
+        ..Options::default()
+    });
+    let mut scene = Scene::on("tls", Postgres::shared(), Arc::clone(&cluster));
+    let folder = crate::support::cleanup::folder("secrets");
+    let file = folder.join("password");
+    std::fs::write(&file, kafka::PASSWORD).unwrap();
+    let placeholder = format!("${{dir:{}:password}}", folder.display());
+    let worker = scene
+        .worker()
+        .over_tls("SASL_SSL", &cluster.secure_bootstrap(), &authority)
+        .sasl("SCRAM-SHA-512", kafka::USER, &placeholder);
+    let mut walpost = Walpost::start(&worker, &[&scene.connector()]);
+    walpost.wait_streaming();
+    scene.event("k", 1);
+    let mut tail = scene.tail("order");
+    tail.at_least(1);
+
+    walpost.allow("");
+    cluster.set_password("SCRAM-SHA-512", kafka::USER, OTHER);
+    cluster.stop_node(0);
+    cluster.start_node(0);
+    scene.event("k", 2);
+    walpost.wait_complaint(&["uthenticat"]);
+    walpost.wait_readiness(503);
+    assert_eq!(walpost.get("/health/live").status, 200);
+
+    // A restart with the new one, beside which nothing was lost.
+    let mut old = walpost;
+    std::fs::write(&file, OTHER).unwrap();
+    let (code, _) = old.terminate();
+    assert_eq!(code, Some(0), "{}", old.log());
+    let mut walpost = old.again();
+    walpost.wait_streaming();
+    scene.tail("order").at_least(2);
+
+    // Taken back while it runs: it recovers by itself.
+    walpost.allow("");
+    for password in [kafka::PASSWORD, OTHER] {
+        cluster.set_password("SCRAM-SHA-512", kafka::USER, password);
+        cluster.stop_node(0);
+        cluster.start_node(0);
+        if password == OTHER {
+            break;
+        }
+        scene.event("k", 3);
+        walpost.wait_readiness(503);
+    }
+    scene.tail("order").at_least(3);
+    walpost.wait_ready();
+    assert!(walpost.is_running());
+}
+
 #[test]
 fn kafka_client_certificates() {
     let authority = Authority::new();

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use crate::support::cleanup::{self, Service, Signal};
+use crate::support::command::{run_files, run_with};
 use crate::support::kafka::Options;
 use crate::support::postgres::{self, Shutdown};
-use crate::support::process::{run_files, run_with};
 use crate::support::relay::Weather;
 use crate::support::{Connector, Kafka, Postgres, Relay, Scene, Walpost, wait};
 

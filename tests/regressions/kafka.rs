@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{start, variant};
+use crate::support::command::PAYLOAD_MARKER;
 use crate::support::kafka::{self, Options, Secure};
-use crate::support::process::PAYLOAD_MARKER;
 use crate::support::relay::Weather;
+use crate::support::surroundings::{self, Hosts};
 use crate::support::tls::Authority;
-use crate::support::{Kafka, Postgres, Relay, Scene, Walpost, random, wait};
+use crate::support::{Kafka, Postgres, Relay, Scene, Tail, Walpost, random, wait};
 
 const QUIET: Duration = Duration::from_millis(300);
 
@@ -71,7 +72,7 @@ fn many_new_topics_at_once_lose_nothing() {
     );
     let topics: Vec<String> = (0..100).map(|n| scene.topic(&format!("a{n}"))).collect();
     let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-    let mut tail = crate::support::Tail::new(&scene.kafka.bootstrap(), &names);
+    let mut tail = Tail::new(&scene.kafka.bootstrap(), &names);
     let records = tail.within(300, Duration::from_secs(120)).to_vec();
     for topic in &topics {
         let of_topic = records.iter().filter(|record| record.topic == *topic);
@@ -150,7 +151,7 @@ fn every_codec_and_mechanism_is_in_this_binary() {
     for codec in codecs {
         scene.tail(codec).exactly(50, QUIET);
     }
-    let said = crate::support::process::run(&["--version"]).expect(0);
+    let said = crate::support::command::run(&["--version"]).expect(0);
     let features = [
         "gzip",
         "snappy",
@@ -338,4 +339,52 @@ fn a_right_taken_away_turns_readiness_red_and_its_return_is_enough() {
         .undeny(&[&["--operation", "Write"], &deny[..]].concat());
     scene.tail("order").within(2, Duration::from_secs(60));
     walpost.wait_ready();
+}
+
+/// A name that did not resolve ended the start; the addresses that brokers had left were tried
+/// for ever.
+#[test]
+fn brokers_that_move_to_other_addresses_are_found_by_name() {
+    if !surroundings::possible() {
+        return;
+    }
+    const NAME: &str = "broker.walpost.test";
+    let (own, port) = (random::free_port(), random::free_port());
+    let old = Relay::at(("127.0.0.2", port), own);
+    let new = Relay::at(("127.0.0.3", port), own);
+    let kafka = Kafka::start(&Options {
+        behind: Some((own, port)),
+        host: Some(NAME),
+        ..Options::default()
+    });
+    let mut scene = Scene::on("moved", Postgres::shared(), kafka);
+    let worker = scene
+        .worker()
+        .set("bootstrap.servers", &format!("{NAME}:{port}"));
+    let hosts = Hosts::new();
+    let connector = scene.connector();
+    let mut walpost = Walpost::start_in(hosts.surroundings(), &worker, &[&connector]);
+    walpost.allow("");
+    walpost.wait_complaint(&[NAME]);
+    walpost.wait_readiness(503);
+
+    hosts.set(&[(NAME, "127.0.0.2")]);
+    walpost.wait_streaming();
+    scene.event("k", 1);
+    let topic = scene.topic("order");
+    let mut tail = Tail::new(&scene.kafka.direct_bootstrap(), &[&topic]);
+    tail.at_least(1);
+
+    // The old address swallows what it is sent, as after a pulled plug.
+    old.set(Weather::Stall);
+    hosts.set(&[(NAME, "127.0.0.3")]);
+    let moved = Instant::now();
+    scene.event("k", 2);
+    tail.within(2, Duration::from_secs(120));
+    let took = moved.elapsed();
+    assert!(took < Duration::from_secs(75), "about a minute: {took:?}");
+    assert!(new.carried() > 0);
+    walpost.wait_ready();
+    let position = scene.position();
+    scene.wait_confirmed(position);
 }

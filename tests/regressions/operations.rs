@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::support::cleanup;
-use crate::support::process::run_files;
+use crate::support::cleanup::Signal;
+use crate::support::command::run_files;
 use crate::support::relay::Weather;
-use crate::support::{Postgres, Relay, Scene, Walpost, wait};
+use crate::support::{Postgres, Relay, Scene, Walpost, cleanup, surroundings, wait};
 
 /// Orchestrators send SIGTERM, then SIGKILL; only Ctrl-C was heard, or only while idle.
 #[test]
@@ -39,6 +39,44 @@ fn sigterm_ends_it_inside_a_large_transaction_and_with_a_frozen_database() {
     let (code, time) = walpost.terminate();
     assert_eq!(code, Some(0), "{}", walpost.log());
     assert!(time < Duration::from_secs(15), "{time:?}");
+}
+
+/// A container's first process has no default answer to signals.
+#[test]
+fn the_first_process_of_a_container_hears_its_signals() {
+    if !surroundings::possible() {
+        return;
+    }
+    let mut scene = Scene::new("first");
+    for (round, signal) in [(1, Signal::TERM), (2, Signal::INT)] {
+        let (worker, connector) = (scene.worker(), scene.connector());
+        let mut walpost = Walpost::start_in(surroundings::alone(), &worker, &[&connector]);
+        walpost.wait_streaming();
+        let pid = surroundings::inside(walpost.pid());
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let numbers = status.lines().find(|line| line.starts_with("NSpid:"));
+        assert_eq!(numbers.unwrap().split_whitespace().last(), Some("1"));
+        scene.event("k", round);
+        cleanup::signal(pid, signal);
+        let ended = walpost.wait_exit(Duration::from_secs(15));
+        assert_eq!(ended.code(), Some(0), "{}", walpost.log());
+        let slot = format!(
+            "select count(*) from pg_replication_slots where active and slot_name = '{}'",
+            scene.name
+        );
+        wait::until("the slot is free", wait::SOON, || {
+            scene.number(&slot) == Some(0)
+        });
+    }
+    scene.event("k", 3);
+    let _walpost = scene.start();
+    let numbers = |record: &crate::support::Record| record.json()["n"].as_i64();
+    let mut tail = scene.tail("order");
+    let records = tail.exactly(3, Duration::from_millis(300));
+    assert_eq!(
+        records.iter().map(numbers).collect::<Vec<_>>(),
+        [Some(1), Some(2), Some(3)]
+    );
 }
 
 /// A position that could not be written was confirmed all the same.

@@ -1,9 +1,11 @@
 //! A Kafka of our own: KRaft, one node or several.
 
+mod access;
+mod settings;
+
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
@@ -16,7 +18,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::metadata::Metadata;
 
 use super::cleanup::{self, Service, Signal};
-use super::tls::{Authority, Identity};
+use super::tls::Authority;
 use super::{random, wait};
 
 /// The version that `tests/services/install.sh` fetches.
@@ -44,6 +46,8 @@ pub(crate) struct Options<'a> {
     /// run already. Single node only, and no secure listener: its port is for
     /// [`Kafka::direct_bootstrap`].
     pub(crate) behind: Option<(u16, u16)>,
+    /// The name that clients of the plain listener are sent to, in place of 127.0.0.1.
+    pub(crate) host: Option<&'a str>,
 }
 
 /// How the second listener is secured.
@@ -94,7 +98,7 @@ impl Kafka {
                 }
             })
             .collect();
-        configure(&nodes, options);
+        settings::write(&nodes, options);
         let bootstrap: Vec<String> = nodes.iter().map(Node::direct).collect();
         let admin = ClientConfig::new()
             .set("bootstrap.servers", bootstrap.join(","))
@@ -186,18 +190,6 @@ impl Kafka {
     pub(crate) fn start_node(&self, index: usize) {
         self.nodes[index].start();
         self.wait_ready();
-    }
-
-    /// Sends clients of the plain listener to another port from the next start on, as after a
-    /// change of address.
-    pub(crate) fn advertise(&self, port: u16) {
-        let node = &self.nodes[0];
-        let file = node.folder.join("server.properties");
-        let text = std::fs::read_to_string(&file).unwrap();
-        let address = |port| format!("advertised.listeners=PLAINTEXT://127.0.0.1:{port}");
-        let changed = text.replace(&address(node.advertised), &address(port));
-        assert_ne!(text, changed, "advertised once per value");
-        std::fs::write(&file, changed).unwrap();
     }
 
     /// Waits until every running node is part of the cluster.
@@ -292,51 +284,6 @@ impl Kafka {
             !self.topics().contains_key(topic)
         });
     }
-
-    /// Gives [`USER`] rights, in the words of Kafka's own tool, such as
-    /// `--operation Write --topic orders`.
-    pub(crate) fn allow(&self, rights: &[&str]) {
-        self.change_rights("--add", rights);
-    }
-
-    /// Takes rights away again.
-    pub(crate) fn forbid(&self, rights: &[&str]) {
-        self.change_rights("--remove", rights);
-    }
-
-    /// Gives several users the same rights at once.
-    pub(crate) fn allow_users(&self, users: &[&str], rights: &[&str]) {
-        let names: Vec<String> = users.iter().map(|user| format!("User:{user}")).collect();
-        java()
-            .arg("org.apache.kafka.tools.AclCommand")
-            .args(["--bootstrap-server", &self.bootstrap(), "--add", "--force"])
-            .args(names.iter().flat_map(|name| ["--allow-principal", name]))
-            .args(rights)
-            .output_of_success();
-    }
-
-    /// Denies [`USER`] what it was given.
-    pub(crate) fn deny(&self, rights: &[&str]) {
-        self.change_rule("--add", "--deny-principal", rights);
-    }
-
-    /// Takes a denial back.
-    pub(crate) fn undeny(&self, rights: &[&str]) {
-        self.change_rule("--remove", "--deny-principal", rights);
-    }
-
-    fn change_rights(&self, verb: &str, rights: &[&str]) {
-        self.change_rule(verb, "--allow-principal", rights);
-    }
-
-    fn change_rule(&self, verb: &str, rule: &str, rights: &[&str]) {
-        java()
-            .arg("org.apache.kafka.tools.AclCommand")
-            .args(["--bootstrap-server", &self.bootstrap(), verb, "--force"])
-            .args([rule, &format!("User:{USER}")])
-            .args(rights)
-            .output_of_success();
-    }
 }
 
 impl Node {
@@ -379,163 +326,6 @@ impl Node {
     }
 }
 
-/// Writes the nodes' files and formats their storage.
-fn configure(nodes: &[Node], options: &Options<'_>) {
-    let cluster = "d2FscG9zdC10ZXN0LWNsdQ";
-    let controllers: Vec<u16> = nodes.iter().map(|_| random::free_port()).collect();
-    let voters: Vec<String> = controllers
-        .iter()
-        .enumerate()
-        .map(|(index, port)| format!("{}@127.0.0.1:{port}", index + 1))
-        .collect();
-    let identity = options
-        .secure
-        .map(|secure| secure.authority.sign("localhost", "localhost"));
-    let formatting: Vec<_> = nodes
-        .iter()
-        .enumerate()
-        .map(|(index, node)| {
-            let mut text = properties(node, index + 1, controllers[index], &voters, options);
-            if let (Some(secure), Some(identity)) = (options.secure, &identity) {
-                text.push_str(&secure_properties(secure, identity, options.users));
-            }
-            let file = node.folder.join("server.properties");
-            std::fs::write(&file, text).unwrap();
-            let mut command = java();
-            command
-                .args(["kafka.tools.StorageTool", "format", "-t", cluster, "-c"])
-                .arg(&file);
-            for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
-                command.args([
-                    "--add-scram",
-                    &format!("{mechanism}=[name={USER},password={PASSWORD}]"),
-                ]);
-            }
-            command
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap()
-        })
-        .collect();
-    for child in formatting {
-        let output = child.wait_with_output().unwrap();
-        assert!(
-            output.status.success(),
-            "format Kafka's storage: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-}
-
-fn properties(
-    node: &Node,
-    id: usize,
-    controller: u16,
-    voters: &[String],
-    options: &Options<'_>,
-) -> String {
-    let mut listeners = format!(
-        "CONTROLLER://127.0.0.1:{controller},PLAINTEXT://127.0.0.1:{}",
-        node.port
-    );
-    let mut advertised = format!("PLAINTEXT://127.0.0.1:{}", node.advertised);
-    let mut protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT".to_owned();
-    if let Some(secure) = options.secure {
-        write!(listeners, ",SECURE://127.0.0.1:{}", node.secure_port).unwrap();
-        write!(advertised, ",SECURE://localhost:{}", node.secure_port).unwrap();
-        write!(protocols, ",SECURE:{}", secure.protocol).unwrap();
-    }
-    // The broker's own traffic, and the kit's, must not pass the relay.
-    let mut inner = "";
-    if options.behind.is_some() {
-        assert!(options.secure.is_none(), "its listener has the same port");
-        let listener = format!(",DIRECT://{}", node.direct());
-        listeners.push_str(&listener);
-        advertised.push_str(&listener);
-        protocols.push_str(",DIRECT:PLAINTEXT");
-        inner = "inter.broker.listener.name=DIRECT\n";
-    }
-    let copies = voters.len().min(3);
-    let in_sync = copies.div_ceil(2);
-    let mut text = format!(
-        "process.roles=broker,controller
-node.id={id}
-controller.quorum.voters={}
-controller.listener.names=CONTROLLER
-listeners={listeners}
-advertised.listeners={advertised}
-listener.security.protocol.map={protocols}
-{inner}log.dirs={}
-num.partitions=3
-default.replication.factor={copies}
-min.insync.replicas={in_sync}
-offsets.topic.num.partitions=1
-offsets.topic.replication.factor={copies}
-transaction.state.log.num.partitions=1
-transaction.state.log.replication.factor={copies}
-transaction.state.log.min.isr={in_sync}
-transaction.abort.timed.out.transaction.cleanup.interval.ms=500
-share.coordinator.state.topic.replication.factor={copies}
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-log.retention.ms=-1
-controlled.shutdown.max.retries=1
-",
-        voters.join(","),
-        node.folder.join("data").display(),
-    );
-    if options.acls {
-        text.push_str(
-            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-super.users=User:ANONYMOUS
-",
-        );
-    }
-    for (name, value) in options.properties {
-        writeln!(text, "{name}={value}").unwrap();
-    }
-    text
-}
-
-fn secure_properties(secure: Secure<'_>, identity: &Identity, users: &[(&str, &str)]) -> String {
-    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
-    let users: String = users
-        .iter()
-        .map(|(name, password)| format!(" user_{name}=\"{}\"", quoted(password)))
-        .collect();
-    // Once for the login module, once for the properties file.
-    let users = users.replace('\\', "\\\\");
-    let pem = |path: &Path| {
-        let text = std::fs::read_to_string(path).unwrap();
-        text.trim_end().replace('\n', "\\n\\\n")
-    };
-    let prefix = "listener.name.secure";
-    let clients = if secure.client_certificates {
-        "required"
-    } else {
-        "none"
-    };
-    format!(
-        "{prefix}.ssl.keystore.type=PEM
-{prefix}.ssl.keystore.certificate.chain={}
-{prefix}.ssl.keystore.key={}
-{prefix}.ssl.truststore.type=PEM
-{prefix}.ssl.truststore.certificates={}
-{prefix}.ssl.client.auth={clients}
-ssl.principal.mapping.rules=RULE:^CN=([^,]+).*$/$1/,DEFAULT
-sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
-{prefix}.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}=\"{PASSWORD}\"{users};
-{prefix}.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"broker\";
-{prefix}.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
-{prefix}.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
-",
-        pem(&identity.certificate),
-        pem(&identity.key),
-        pem(&secure.authority.certificate()),
-    )
-}
-
 /// Where `tests/services/install.sh` keeps jars.
 pub(crate) fn cache() -> PathBuf {
     let from = |name: &str| std::env::var_os(name).map(PathBuf::from);
@@ -561,23 +351,6 @@ pub(crate) fn java() -> Command {
         .arg("-cp")
         .arg(folder.join("libs").join("*"));
     command
-}
-
-trait Succeeds {
-    fn output_of_success(&mut self) -> String;
-}
-
-impl Succeeds for Command {
-    fn output_of_success(&mut self) -> String {
-        let output = self.output().expect("java is installed");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(
-            output.status.success(),
-            "{self:?}: {text}{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        text
-    }
 }
 
 /// Runs one future of the admin client, which brings its own thread.

@@ -17,6 +17,7 @@
 pub(crate) mod checker;
 pub(crate) mod cleanup;
 pub(crate) mod clock;
+pub(crate) mod command;
 pub(crate) mod connector;
 pub(crate) mod consumer;
 pub(crate) mod http;
@@ -26,6 +27,7 @@ pub(crate) mod process;
 pub(crate) mod random;
 pub(crate) mod relay;
 pub(crate) mod scene;
+pub(crate) mod surroundings;
 pub(crate) mod tls;
 pub(crate) mod wait;
 

@@ -51,8 +51,13 @@ struct Inner {
 impl Relay {
     /// A relay to `127.0.0.1:target`.
     pub(crate) fn to(target: u16) -> Self {
-        let port = super::random::free_port();
-        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        Self::at(("127.0.0.1", super::random::free_port()), target)
+    }
+
+    /// A relay from this address to `127.0.0.1:target`.
+    pub(crate) fn at(address: (&str, u16), target: u16) -> Self {
+        let port = address.1;
+        let listener = TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let state = Arc::new(State {
             inner: Mutex::new(Inner {

@@ -43,7 +43,7 @@ const KINDS: &[(Promise, &str, bool, &[Breach])] = &[
 
 /// First an honest walpost, in which nothing may be found, then each kind of sabotage.
 pub(crate) fn every_breach_is_found(settings: &Settings) -> ExitCode {
-    let binary = std::fs::read(support::process::binary()).unwrap();
+    let binary = std::fs::read(support::command::binary()).unwrap();
     let needle = VARIABLE.as_bytes();
     if !binary.windows(needle.len()).any(|part| part == needle) {
         eprintln!("torture-check: this walpost was built without --features sabotage");

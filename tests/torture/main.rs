@@ -54,7 +54,7 @@ fn tortured(settings: &Settings) -> ExitCode {
         settings.seed,
         settings.from,
         settings.from + settings.rounds - 1,
-        support::process::binary().display()
+        support::command::binary().display()
     );
     match torture(settings) {
         Ok(tally) => {

@@ -45,7 +45,7 @@ pub(crate) fn stays_flat(settings: &Settings) -> ExitCode {
         "soak: seed {}, {} s, walpost {}",
         settings.seed,
         length.as_secs(),
-        crate::support::process::binary().display()
+        crate::support::command::binary().display()
     );
     let servers = Servers::start();
     let mut act = Act::open(&servers, settings.seed, 0, settings.promise(0), &[]);

@@ -83,7 +83,7 @@ pub(in super::super) static LIBRDKAFKA: Family = Family {
         works("topic.metadata.refresh.sparse", Kind::Flag, "true", DOC),
         refused("compression.codec", Kind::Text, "", REFUSED, "use compression.type"),
         refused("delivery.report.only.error", Kind::Text, "", REFUSED, "acknowledgements are what positions are stored by"),
-        refused("enable.gapless.guarantee", Kind::Text, "", REFUSED, "it stops the producer for good at the first gap; errors are sorted by class here"),
+        refused("enable.gapless.guarantee", Kind::Text, "", REFUSED, "it is always on: behind a batch that a broker refuses nothing is sent"),
         refused("max.in.flight", Kind::Text, "", REFUSED, "use max.in.flight.requests.per.connection"),
         refused("message.send.max.retries", Kind::Text, "", REFUSED, "use retries"),
         refused("message.timeout.ms", Kind::Text, "", REFUSED, "use delivery.timeout.ms"),

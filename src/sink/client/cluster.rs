@@ -1,13 +1,14 @@
 //! Questions to the cluster about topics, and their creation.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rdkafka::ClientContext;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::Client;
 use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::producer::{BaseProducer, Producer as _};
 use tokio::time::{Instant, sleep};
 
 use super::{Ears, Role, Settings, Trouble};
@@ -139,15 +140,19 @@ fn unanswered(attempt: &str, trouble: &Trouble, code: Code, late: bool) -> Resul
         let text = trouble
             .current()
             .map_or(String::new(), |(text, _)| format!(" ({text})"));
-        let attempt = format!("{attempt}: no broker answers{text}");
+        let attempt = format!("{attempt}: no broker of bootstrap.servers answers{text}");
         return Err(failed_with(&attempt, code));
     }
     Ok(())
 }
 
-/// A connection for creating and describing topics.
+/// A connection for looking up, creating and describing topics.
 pub(crate) struct Admin {
-    client: Arc<AdminClient<Ears>>,
+    /// Asks what exists. A producer, since an admin client keeps to itself what it hears of refused
+    /// logins, certificates and names: nobody can poll it.
+    scout: Arc<BaseProducer<Ears>>,
+    settings: Settings,
+    client: OnceLock<Arc<AdminClient<Ears>>>,
     ears: Ears,
 }
 
@@ -170,8 +175,24 @@ impl Admin {
         settings.default("reconnect.backoff.max.ms", "1000");
         settings.force("allow.auto.create.topics", "false");
         let ears = Ears::default();
-        let client = Arc::new(settings.create(ears.clone())?);
-        Ok(Self { client, ears })
+        let scout = Arc::new(settings.create(ears.clone())?);
+        Ok(Self {
+            scout,
+            settings,
+            client: OnceLock::new(),
+            ears,
+        })
+    }
+
+    /// Made when it is needed: most starts find everything in place.
+    fn client(&self) -> Result<Arc<AdminClient<Ears>>, Code> {
+        if let Some(client) = self.client.get() {
+            return Ok(Arc::clone(client));
+        }
+        let created = self.settings.create(self.ears.clone());
+        // The same settings have made a client already.
+        let client = Arc::new(created.map_err(|_| Code::InvalidConfig)?);
+        Ok(Arc::clone(self.client.get_or_init(|| client)))
     }
 
     /// What its connections are struggling with.
@@ -185,9 +206,14 @@ impl Admin {
         topic: &str,
         patience: Duration,
     ) -> Result<Option<i32>, Failure> {
-        let client = Arc::clone(&self.client);
+        let scout = Arc::clone(&self.scout);
         let name = topic.to_owned();
-        let look = move || look(client.inner(), &name);
+        let look = move || {
+            let seen = look(scout.client(), &name);
+            // What was heard meanwhile, into our ears.
+            scout.poll(Duration::ZERO);
+            seen
+        };
         find(topic, self.trouble(), patience, look).await
     }
 
@@ -202,7 +228,7 @@ impl Admin {
             .request_timeout(Some(REACH))
             .operation_timeout(Some(REACH));
         let results = self
-            .client
+            .client()?
             .create_topics([&topic], &options)
             .await
             .map_err(|error| code_of(&error))?;
@@ -216,7 +242,7 @@ impl Admin {
     pub(crate) async fn setting(&self, topic: &str, name: &str) -> Result<Option<String>, Code> {
         let options = AdminOptions::new().request_timeout(Some(REACH));
         let results = self
-            .client
+            .client()?
             .describe_configs([&ResourceSpecifier::Topic(topic)], &options)
             .await
             .map_err(|error| code_of(&error))?;
@@ -229,9 +255,9 @@ impl Admin {
 }
 
 impl Drop for Admin {
-    /// The client's own goodbye waits for its thread, which must not hold up the caller.
+    /// A client's own goodbye waits for its threads, which must not hold up the caller.
     fn drop(&mut self) {
-        let client = Arc::clone(&self.client);
-        std::thread::spawn(move || drop(client));
+        let clients = (Arc::clone(&self.scout), self.client.take());
+        std::thread::spawn(move || drop(clients));
     }
 }

@@ -107,6 +107,13 @@ impl ClientContext for Ears {
 
 impl rdkafka::consumer::ConsumerContext for Ears {}
 
+/// For a client that asks and never produces.
+impl rdkafka::producer::ProducerContext for Ears {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &rdkafka::producer::DeliveryResult<'_>, (): ()) {}
+}
+
 /// How librdkafka begins to say that a token could not be had; the endpoint's answer follows.
 const NO_TOKEN: &str = "Failed to acquire SASL OAUTHBEARER token";
 
