@@ -121,7 +121,7 @@ impl OffsetStore {
         };
         members
             .map(|members| {
-                value::decode(&members).map_err(|problem| {
+                StoredOffset::decode(&members).map_err(|problem| {
                     Failure::gap(format!(
                         "the stored position of {:?} in {} cannot be used: {problem}; set it with \
                          \"walpost offsets set\" or forget it with \"walpost offsets reset\"",

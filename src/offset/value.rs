@@ -187,62 +187,67 @@ fn sign(members: &mut Map<String, Value>, identity: Option<&OffsetIdentity>) {
     }
 }
 
-/// Reads a value; the error says which member is wrong.
-pub(super) fn decode(members: &Map<String, Value>) -> Result<StoredOffset, String> {
-    let lsn = |name: &str| -> Result<Option<Lsn>, String> {
-        Ok(whole(members, name)?.and_then(Lsn::new))
-    };
-    let identity = identity(members)?;
-    let processed = match lsn("lsn_proc")? {
-        Some(processed) => Some(processed),
-        None => lsn("lsn")?,
-    };
-    let snapshot = snapshot(members);
-    if snapshot == SnapshotState::Unfinished {
-        return Ok(StoredOffset {
-            position: processed.map(|lsn| ResumePoint::restored(lsn, None)),
-            partial: None,
+impl StoredOffset {
+    /// Reads the value that is stored for a connector, by walpost or by Debezium.
+    ///
+    /// # Errors
+    /// Which member is wrong.
+    pub fn decode(members: &Map<String, Value>) -> Result<Self, String> {
+        let lsn = |name: &str| -> Result<Option<Lsn>, String> {
+            Ok(whole(members, name)?.and_then(Lsn::new))
+        };
+        let identity = identity(members)?;
+        let processed = match lsn("lsn_proc")? {
+            Some(processed) => Some(processed),
+            None => lsn("lsn")?,
+        };
+        let snapshot = snapshot(members);
+        if snapshot == SnapshotState::Unfinished {
+            return Ok(Self {
+                position: processed.map(|lsn| ResumePoint::restored(lsn, None)),
+                partial: None,
+                identity,
+                snapshot,
+            });
+        }
+        let processed = processed.ok_or("it has neither lsn_proc nor lsn")?;
+        let commit_lsn = lsn("lsn_commit")?.unwrap_or(processed);
+        let xid = whole(members, "txId")?.map(|xid| xid as u32);
+        let message_type = members.get("messageType").and_then(Value::as_str);
+        let whole_transaction = match message_type {
+            // Written at a commit, or before anything of the next transaction was delivered.
+            Some("COMMIT" | "BEGIN") => true,
+            // A message outside transactions, at its own position.
+            Some("MESSAGE") => xid.is_none() && commit_lsn == processed,
+            // Very old versions do not say. Repeating a transaction is safe, skipping is not.
+            None => true,
+            Some(_) => snapshot == SnapshotState::LastRecord,
+        };
+        let events = whole(members, "lsn_events_processed")?.filter(|&count| count > 1);
+        let partial = (!whole_transaction).then_some(Partial {
+            xid,
+            lsn: processed,
+            events,
+        });
+        let position = match snapshot {
+            SnapshotState::LastRecord => processed,
+            _ => commit_lsn,
+        };
+        // The transaction belongs to the position only where it ended there.
+        let commit = match (message_type, xid, whole(members, "ts_usec")?) {
+            (Some("COMMIT"), Some(xid), Some(time)) => Some(CommitInfo {
+                xid,
+                time_us: i64::try_from(time).unwrap_or(i64::MAX),
+            }),
+            _ => None,
+        };
+        Ok(Self {
+            position: Some(ResumePoint::restored(position, commit)),
+            partial,
             identity,
             snapshot,
-        });
+        })
     }
-    let processed = processed.ok_or("it has neither lsn_proc nor lsn")?;
-    let commit_lsn = lsn("lsn_commit")?.unwrap_or(processed);
-    let xid = whole(members, "txId")?.map(|xid| xid as u32);
-    let message_type = members.get("messageType").and_then(Value::as_str);
-    let whole_transaction = match message_type {
-        // Written at a commit, or before anything of the next transaction was delivered.
-        Some("COMMIT" | "BEGIN") => true,
-        // A message outside transactions, at its own position.
-        Some("MESSAGE") => xid.is_none() && commit_lsn == processed,
-        // Very old versions do not say. Repeating a transaction is safe, skipping is not.
-        None => true,
-        Some(_) => snapshot == SnapshotState::LastRecord,
-    };
-    let events = whole(members, "lsn_events_processed")?.filter(|&count| count > 1);
-    let partial = (!whole_transaction).then_some(Partial {
-        xid,
-        lsn: processed,
-        events,
-    });
-    let position = match snapshot {
-        SnapshotState::LastRecord => processed,
-        _ => commit_lsn,
-    };
-    // The transaction belongs to the position only where it ended there.
-    let commit = match (message_type, xid, whole(members, "ts_usec")?) {
-        (Some("COMMIT"), Some(xid), Some(time)) => Some(CommitInfo {
-            xid,
-            time_us: i64::try_from(time).unwrap_or(i64::MAX),
-        }),
-        _ => None,
-    };
-    Ok(StoredOffset {
-        position: Some(ResumePoint::restored(position, commit)),
-        partial,
-        identity,
-        snapshot,
-    })
 }
 
 fn whole(members: &Map<String, Value>, name: &str) -> Result<Option<u64>, String> {

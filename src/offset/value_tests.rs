@@ -8,7 +8,7 @@ fn lsn(raw: u64) -> Lsn {
 
 fn read(text: &str) -> StoredOffset {
     let value: Value = serde_json::from_str(text).unwrap();
-    decode(value.as_object().unwrap()).unwrap()
+    StoredOffset::decode(value.as_object().unwrap()).unwrap()
 }
 
 fn position(offset: &StoredOffset) -> u64 {
@@ -122,7 +122,7 @@ fn snapshots_in_each_state() {
     ] {
         assert_eq!(read(text).snapshot, SnapshotState::Unfinished, "{text}");
     }
-    let ours = decode(&encode_unfinished(None)).unwrap();
+    let ours = StoredOffset::decode(&encode_unfinished(None)).unwrap();
     assert_eq!(ours.snapshot, SnapshotState::Unfinished);
     assert_eq!(ours.position, None);
 }
@@ -136,7 +136,10 @@ fn a_value_without_a_position_is_refused() {
         r#"{"lsn":5,"walpost_system_id":7}"#,
     ] {
         let value: Value = serde_json::from_str(text).unwrap();
-        assert!(decode(value.as_object().unwrap()).is_err(), "{text}");
+        assert!(
+            StoredOffset::decode(value.as_object().unwrap()).is_err(),
+            "{text}"
+        );
     }
 }
 
@@ -172,7 +175,7 @@ proptest! {
     fn any_bytes_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
         match_key(Some(&bytes), "c", "p");
         if let Ok(Value::Object(members)) = serde_json::from_slice(&bytes) {
-            let _ = decode(&members);
+            let _ = StoredOffset::decode(&members);
         }
     }
 }
