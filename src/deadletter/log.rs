@@ -13,9 +13,11 @@ use tokio::sync::mpsc;
 use super::audit::{Action, Audit};
 use super::letter::{Letter, LetterId};
 use crate::config::{Connector, DeadLetters, KafkaProperties};
-use crate::error::{Class, Failure};
-use crate::sink::client::{Admin, Ears, Ends, Plan, Role, Settings, follow_topic, read_topic};
-use crate::sink::{code_of, describe, failed, failed_with, verdict};
+use crate::error::Failure;
+use crate::sink::client::{
+    Admin, Ears, Ends, Plan, Role, Settings, bear, follow_topic, read_topic,
+};
+use crate::sink::{describe, failed_with};
 
 /// How long a topic just created may take to appear.
 const CREATION: Duration = Duration::from_secs(10);
@@ -270,15 +272,8 @@ impl Log {
         match consumer.poll(POLL)? {
             Ok(message) => self.audit(message.payload()).map(Ok),
             Err(error) => {
-                let code = code_of(&error);
-                let passes = verdict(code).0 == Class::Retriable
-                    || matches!(code, Code::PartitionEOF | Code::GroupAuthorizationFailed);
-                if passes {
-                    return None;
-                }
-                let topic = self.topics.audit_topic();
-                let attempt = format!("follow {AUDIT} {topic:?} (needs READ)");
-                Some(Err(failed(&attempt, &error)))
+                let attempt = format!("follow {AUDIT} {:?}", self.topics.audit_topic());
+                bear(&attempt, &error).err().map(Err)
             }
         }
     }

@@ -4,16 +4,20 @@ use std::time::Duration;
 
 use crate::support::kafka::{Options, Secure};
 use crate::support::tls::Authority;
-use crate::support::{Kafka, Postgres, Scene, Walpost, Worker, wait};
+use crate::support::{Kafka, Postgres, Scene, Tail, Walpost, Worker, wait};
 
 /// User, and the one right it lacks: operation, resource, what the message must say.
-const USERS: [(&str, Lack); 6] = [
+const USERS: [(&str, Lack); 10] = [
     ("whole", None),
     ("no_write", Some(("Write", "events", "WRITE"))),
     ("no_create", Some(("Create", "events", "CREATE"))),
     ("no_offsets_write", Some(("Write", "offsets", "WRITE"))),
     ("no_offsets_read", Some(("Read", "offsets", "READ"))),
     ("no_offsets_create", Some(("Create", "offsets", "CREATE"))),
+    ("dead_whole", None),
+    ("no_dead_create", Some(("Create", "dead", "CREATE"))),
+    ("no_dead_write", Some(("Write", "dead", "WRITE"))),
+    ("no_dead_read", Some(("Read", "dead", "READ"))),
 ];
 
 type Lack = Option<(&'static str, &'static str, &'static str)>;
@@ -51,6 +55,9 @@ fn each_right_of_the_list_is_enough_and_its_absence_is_named() {
         ("Read", "offsets"),
         ("DescribeConfigs", "offsets"),
         ("Create", "offsets"),
+        ("Write", "dead"),
+        ("Create", "dead"),
+        ("Read", "dead"),
     ] {
         let lacks =
             |lack: &Lack| matches!(lack, Some((o, r, _)) if (*o, *r) == (operation, resource));
@@ -77,11 +84,32 @@ fn each_right_of_the_list_is_enough_and_its_absence_is_named() {
             .set("topic.creation.default.partitions", "1")
             .set("topic.creation.default.replication.factor", "1")
             .router("route.topic.replacement", &format!("events.{user}"));
+        let connector = if user.contains("dead") {
+            scene.sql(
+                "alter table outbox alter aggregatetype drop not null; delete from outbox;
+                 insert into outbox (aggregatetype, aggregateid) values (null, 'k')",
+            );
+            scene.event("k", 1);
+            connector
+                .set("errors.tolerance", "all")
+                .set("errors.deadletterqueue.topic.name", &format!("dead.{user}"))
+                .set("errors.deadletterqueue.order", "aggregate")
+        } else {
+            connector
+        };
         let mut walpost = Walpost::start(&worker(&scene, &authority, user), &[&connector]);
         let Some((_, resource, right)) = lack else {
             walpost.wait_streaming();
+            if user == "dead_whole" {
+                walpost.allow("dead-letter topic");
+                let topic = format!("dead.{user}");
+                let mut tail = Tail::new(&scene.kafka.bootstrap(), &[&topic]);
+                tail.exactly(2, Duration::from_millis(200));
+                walpost.stop();
+                continue;
+            }
             let topic = format!("events.{user}");
-            let mut tail = crate::support::Tail::new(&scene.kafka.bootstrap(), &[&topic]);
+            let mut tail = Tail::new(&scene.kafka.bootstrap(), &[&topic]);
             tail.at_least(1);
             // And once more, from the stored position.
             walpost.stop();
@@ -93,7 +121,7 @@ fn each_right_of_the_list_is_enough_and_its_absence_is_named() {
             continue;
         };
         walpost.allow("");
-        if right == "READ" {
+        if (resource, right) == ("offsets", "READ") {
             // Needed from the second start on, when there is a position to be found.
             walpost.wait_streaming();
             let position = scene.position();

@@ -150,7 +150,7 @@ impl<'a> Reading<'a> {
                     self.look_for_ends(moved)?;
                 }
                 None => self.look_for_ends(moved)?,
-                Some(Err(error)) => self.bear(&error)?,
+                Some(Err(error)) => bear(&self.attempt, &error)?,
             }
             if moved.elapsed() > STALLED {
                 return Err(Failure::retriable(format!(
@@ -187,22 +187,25 @@ impl<'a> Reading<'a> {
         }
         Ok(())
     }
+}
 
-    fn bear(&self, error: &KafkaError) -> Result<(), Failure> {
-        let code = code_of(error);
-        match verdict(code).0 {
-            // Retried by the client too, but in silence.
-            _ if code == Code::TopicAuthorizationFailed => Err(Failure::retriable(format!(
-                "{}: {}; grant the client's principal READ on the topic",
-                self.attempt,
-                describe(code)
-            ))
-            .about_rights()),
-            // Retried by the client.
-            Class::Retriable => Ok(()),
-            // About the group, which is never joined.
-            _ if code == Code::GroupAuthorizationFailed => Ok(()),
-            _ => Err(failed(&format!("{} (needs READ)", self.attempt), error)),
-        }
+/// Whether the client gets over an error by itself, while it does `attempt` with a topic.
+///
+/// # Errors
+/// It does not, or would without a word.
+pub(crate) fn bear(attempt: &str, error: &KafkaError) -> Result<(), Failure> {
+    let code = code_of(error);
+    match verdict(code).0 {
+        // Retried by the client too, but in silence.
+        _ if code == Code::TopicAuthorizationFailed => Err(Failure::retriable(format!(
+            "{attempt}: {}; grant the client's principal READ on the topic",
+            describe(code)
+        ))
+        .about_rights()),
+        // Retried by the client.
+        Class::Retriable => Ok(()),
+        // Asked for by whoever reads to the end; the other is about the group, which is never joined.
+        _ if matches!(code, Code::PartitionEOF | Code::GroupAuthorizationFailed) => Ok(()),
+        _ => Err(failed(&format!("{attempt} (needs READ)"), error)),
     }
 }
