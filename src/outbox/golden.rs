@@ -14,6 +14,7 @@ use super::{Outbox, Outcome};
 use crate::config::{self, Connector};
 use crate::lsn::{CommitInfo, Lsn};
 use crate::record::Record;
+use crate::sink::murmur2;
 use crate::source::row::{
     Change, Column, ColumnFacts, LogicalMessage, Operation, PgType, PgTypeKind, Relation, Span,
     TableFacts, Tuple,
@@ -297,27 +298,6 @@ fn finished(record: &Record<'_>, partitions: u64) -> Written {
             .collect(),
         timestamp: record.timestamp_ms,
     }
-}
-
-/// The hash by which Java's producer places a key.
-fn murmur2(data: &[u8]) -> u32 {
-    const M: u32 = 0x5bd1_e995;
-    let mut hash = 0x9747_b28c_u32 ^ u32::try_from(data.len()).unwrap();
-    let mut chunks = data.chunks_exact(4);
-    for chunk in &mut chunks {
-        let mut k = u32::from_le_bytes(chunk.try_into().unwrap()).wrapping_mul(M);
-        k = (k ^ (k >> 24)).wrapping_mul(M);
-        hash = hash.wrapping_mul(M) ^ k;
-    }
-    let rest = chunks.remainder();
-    if !rest.is_empty() {
-        for (at, byte) in rest.iter().enumerate() {
-            hash ^= u32::from(*byte) << (8 * at);
-        }
-        hash = hash.wrapping_mul(M);
-    }
-    hash = (hash ^ (hash >> 13)).wrapping_mul(M);
-    hash ^ (hash >> 15)
 }
 
 /// A row's text and spans.

@@ -236,6 +236,9 @@ impl Transfer {
         let Some(topic) = self.tally.find(&record.topic) else {
             return Ok(Taken::Hold(record.into_owned()));
         };
+        if !self.sink.admits(&record) {
+            return Ok(Taken::Hold(record.into_owned()));
+        }
         match self.sink.enqueue(&record, origin) {
             Ok(()) => {
                 self.tally.count(topic, record.size());
@@ -300,13 +303,19 @@ impl Transfer {
         Ok(())
     }
 
-    /// Looks up (or creates) the topic that the held record waits for, and enqueues the record.
+    /// Looks up (or creates) the topic that the held record waits for, waits for the record before
+    /// it if need be, and enqueues the record.
     pub(super) async fn release(&mut self) -> Result<(), Failure> {
         let Some(Held { record, origin, .. }) = &self.held else {
             return Ok(());
         };
         let topic = record.topic.as_ref();
-        let outcome = match self.sink.prepare(topic).await {
+        let prepared = self.sink.prepare(topic).await;
+        if prepared.is_ok() && !self.sink.admits(record) {
+            // What fails here is an earlier record.
+            self.sink.settled().await?;
+        }
+        let outcome = match prepared {
             Ok(()) => {
                 let index = self.tally.add_topic(topic, self.telemetry.topic(topic));
                 let sent = self.sink.enqueue(record, *origin);

@@ -20,10 +20,12 @@ const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 12;
 const TABLE_BITS: u32 = 8;
 /// What is left of the opaque for the distance between a record's LSN and its batch's first.
-const DELTA_BITS: u32 = usize::BITS - SLOT_BITS - TABLE_BITS;
+const DELTA_BITS: u32 = usize::BITS - SLOT_BITS - TABLE_BITS - 1;
+/// The record is the first that its partition gets from this producer.
+const FIRST: usize = 1 << DELTA_BITS;
 const _: () = assert!(
     usize::BITS == 64,
-    "the opaque packs three fields into 64 bits"
+    "the opaque packs four fields into 64 bits"
 );
 
 /// An open batch counts down from here, so that it cannot reach zero before it is sealed.
@@ -49,7 +51,8 @@ pub(super) struct Acks {
     slots: Box<[Slot]>,
     released_records: AtomicU64,
     released_bytes: AtomicU64,
-    /// Told whenever a batch is done, and when the producer fails.
+    firsts: AtomicU64,
+    /// Told whenever a batch or a partition's first record is done, and when the producer fails.
     pub(super) changed: Notify,
 }
 
@@ -69,10 +72,19 @@ impl Acks {
 
     /// Kafka has the record behind `mark`.
     pub(super) fn acknowledge(&self, mark: usize) {
+        if mark & FIRST != 0 {
+            self.firsts.fetch_add(1, Ordering::Release);
+            self.changed.notify_one();
+        }
         let slot = self.slot(slot_of(mark));
         if slot.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.finish(slot);
         }
+    }
+
+    /// How many records marked as [`first`] are acknowledged.
+    pub(super) fn firsts(&self) -> u64 {
+        self.firsts.load(Ordering::Acquire)
     }
 
     /// Where the record behind `mark` came from. Valid while its batch is not done.
@@ -82,7 +94,7 @@ impl Acks {
         // after the writes made when the batch was opened.
         let first = slot.first_lsn.load(Ordering::Relaxed);
         let lsn = Lsn::new(first.wrapping_add_signed(delta_of(mark)))?;
-        let table = TableIndex((mark >> DELTA_BITS) as u8);
+        let table = TableIndex((mark >> (DELTA_BITS + 1)) as u8);
         Some(Place {
             batch: slot.number.load(Ordering::Relaxed),
             origin: Origin { lsn, table },
@@ -99,18 +111,23 @@ impl Acks {
     }
 }
 
+/// Marks a record as the first of its partition.
+pub(super) fn first(mark: usize) -> usize {
+    mark | FIRST
+}
+
 fn slot_of(mark: usize) -> usize {
-    mark >> (DELTA_BITS + TABLE_BITS)
+    mark >> (usize::BITS - SLOT_BITS)
 }
 
 /// The low bits, sign-extended.
 fn delta_of(mark: usize) -> i64 {
-    ((mark << (SLOT_BITS + TABLE_BITS)) as i64) >> (SLOT_BITS + TABLE_BITS)
+    ((mark << (usize::BITS - DELTA_BITS)) as i64) >> (usize::BITS - DELTA_BITS)
 }
 
 fn pack(slot: usize, table: TableIndex, delta: i64) -> usize {
     let low = (delta as usize) & ((1 << DELTA_BITS) - 1);
-    slot << (DELTA_BITS + TABLE_BITS) | usize::from(table.0) << DELTA_BITS | low
+    slot << (usize::BITS - SLOT_BITS) | usize::from(table.0) << (DELTA_BITS + 1) | low
 }
 
 /// The distance from `first` to `lsn`, if it fits the opaque.
@@ -163,6 +180,7 @@ impl Tracker {
             slots: (0..SLOTS).map(|_| Slot::default()).collect(),
             released_records: AtomicU64::new(0),
             released_bytes: AtomicU64::new(0),
+            firsts: AtomicU64::new(0),
             changed: Notify::new(),
         };
         Self {

@@ -12,6 +12,7 @@
 mod ack;
 pub(crate) mod client;
 mod committing;
+mod firsts;
 mod producer;
 mod refusal;
 mod topics;
@@ -26,6 +27,9 @@ use tokio::time::Instant;
 pub use ack::InFlight;
 use ack::Tracker;
 use client::{Role, Settings};
+use firsts::Firsts;
+#[cfg(test)]
+pub(crate) use firsts::murmur2;
 pub use producer::BatchSize;
 use producer::Producer;
 pub(crate) use refusal::{code_of, describe, failed, failed_with, position_refused, verdict};
@@ -79,6 +83,9 @@ pub enum Moved {
     Committed(Committed),
 }
 
+/// How long the first record of a partition may be on its way.
+const FIRST_ANSWER: Duration = Duration::from_secs(30);
+
 /// How long a failed sink waits for the reports that say what failed first.
 const LAST_REPORTS: Duration = Duration::from_millis(500);
 
@@ -88,6 +95,7 @@ pub struct Sink {
     tracker: Tracker,
     topics: Topics,
     transactions: Option<Transactions>,
+    firsts: Firsts,
     /// The client's own limit on one record, for messages.
     record_limit: String,
 }
@@ -127,6 +135,7 @@ impl Sink {
             tracker,
             topics,
             transactions: options.exactly_once.as_ref().map(Transactions::new),
+            firsts: Firsts::default(),
             record_limit,
         })
     }
@@ -144,7 +153,38 @@ impl Sink {
     /// # Errors
     /// `Config` names topic, property and right; `Retriable` when no broker answers in time.
     pub async fn prepare(&mut self, topic: &str) -> Result<(), Failure> {
-        self.topics.prepare(topic, &self.producer).await
+        self.topics.prepare(topic, &self.producer).await?;
+        if self.transactions.is_none()
+            && let Some(partitions) = self.topics.partitions(topic)
+        {
+            self.firsts.add(topic, partitions);
+        }
+        Ok(())
+    }
+
+    /// Whether `record` may be enqueued before [`Sink::settled`]: not if it is the second for a
+    /// partition whose first one Kafka has not acknowledged.
+    pub fn admits(&mut self, record: &Record<'_>) -> bool {
+        self.firsts.admit(record, self.tracker.acks().firsts())
+    }
+
+    /// Waits until the first record of every partition is acknowledged. Cancel-safe.
+    ///
+    /// # Errors
+    /// As [`Sink::delivered`]; `Retriable` when Kafka is silent for long.
+    pub async fn settled(&mut self) -> Result<(), Failure> {
+        let deadline = Instant::now() + FIRST_ANSWER;
+        while self.tracker.acks().firsts() != self.firsts.sent() {
+            if self.producer.has_failed() {
+                return Err(self.give_up().await);
+            }
+            let changed = self.tracker.acks().changed.notified();
+            if tokio::time::timeout_at(deadline, changed).await.is_err() {
+                let attempt = "wait for kafka to acknowledge the first record of a partition";
+                return Err(Failure::retriable(attempt));
+            }
+        }
+        Ok(())
     }
 
     /// Hands a record to Kafka, behind all earlier ones. Never blocks.
@@ -186,7 +226,10 @@ impl Sink {
         if let Some(transactions) = &mut self.transactions {
             transactions.begin(&self.producer)?;
         }
-        let mark = self.tracker.mark(origin);
+        let mut mark = self.tracker.mark(origin);
+        if self.firsts.is_first(record) {
+            mark = ack::first(mark);
+        }
         match self.producer.send(record, mark) {
             Ok(()) => {
                 self.tracker.entered(record.size());

@@ -377,6 +377,34 @@ async fn keys_land_where_javas_producer_puts_them() {
         "",
     ];
     assert_eq!(placed(12, &twelve).await, [10, 3, 3, 3, 3, 2, 9]);
+    // What is kept behind a partition's first record goes by the same hash.
+    let hashed = twelve.map(|key| (murmur2(key.as_bytes()) & 0x7fff_ffff) % 12);
+    assert_eq!(hashed, [10, 3, 3, 3, 3, 2, 9]);
+}
+
+#[tokio::test]
+async fn the_second_record_of_a_partition_waits_for_the_first() {
+    let mock = cluster(12);
+    let mut sink = prepared(&mock, &[("linger.ms", "500")]).await;
+    let (one, same, other) = ("order-1", "order-1", "order-2");
+    for key in [one, other] {
+        assert!(sink.admits(&record(key, "a", b"1")), "{key}");
+        sink.enqueue(&record(key, "a", b"1"), origin(1)).unwrap();
+    }
+    assert!(!sink.admits(&record(same, "b", b"2")));
+    sink.settled().await.unwrap();
+    for n in 0..2 {
+        assert!(sink.admits(&record(same, "b", b"2")));
+        sink.enqueue(&record(same, "b", b"2"), origin(2 + n))
+            .unwrap();
+    }
+    // Without a key there is no order to keep.
+    let mut keyless = record("", "c", b"3");
+    keyless.key = None;
+    for n in 0..2 {
+        assert!(sink.admits(&keyless));
+        sink.enqueue(&keyless, origin(4 + n)).unwrap();
+    }
 }
 
 #[test]

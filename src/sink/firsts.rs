@@ -1,0 +1,119 @@
+//! The first record of each partition goes alone.
+//!
+//! Behind a refused batch nothing of its partition may be taken: what comes next could be a later
+//! event of the same key. librdkafka stops at a refusal, but may have made one more request ready
+//! by then. A broker that knows the producer refuses that one too, for the hole in its sequence
+//! numbers; of a producer that is new to a partition it takes whatever comes first. So the second
+//! record of a partition waits until the first is acknowledged.
+
+use std::collections::HashMap;
+
+use crate::record::Record;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Nothing was sent there.
+    New,
+    /// The first record is on its way.
+    Sent,
+    /// The broker knows the producer.
+    Known,
+}
+
+#[derive(Debug)]
+struct Partitions {
+    steps: Vec<Step>,
+    /// How many are not known.
+    left: usize,
+}
+
+/// What one producer has sent where. A producer in transactions does without: there a refusal takes
+/// back what came before and after it.
+#[derive(Debug, Default)]
+pub(super) struct Firsts {
+    topics: HashMap<String, Partitions>,
+    sent: u64,
+}
+
+impl Firsts {
+    /// Counts a topic's partitions, once.
+    pub(super) fn add(&mut self, topic: &str, partitions: i32) {
+        let count = usize::try_from(partitions).unwrap_or(0);
+        self.topics
+            .entry(topic.to_owned())
+            .or_insert_with(|| Partitions {
+                steps: vec![Step::New; count],
+                left: count,
+            });
+    }
+
+    /// First records handed over.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Whether `record` may be handed over, with so many first records acknowledged.
+    pub(super) fn admit(&mut self, record: &Record<'_>, acknowledged: u64) -> bool {
+        let all = self.sent == acknowledged;
+        match self.step(record) {
+            Some((step @ Step::Sent, left)) if all => {
+                *step = Step::Known;
+                *left -= 1;
+                true
+            }
+            Some((Step::Sent, _)) => false,
+            _ => true,
+        }
+    }
+
+    /// Whether `record` is the first of its partition, which it is only once.
+    pub(super) fn is_first(&mut self, record: &Record<'_>) -> bool {
+        match self.step(record) {
+            Some((step @ Step::New, _)) => {
+                *step = Step::Sent;
+                self.sent += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The step of the record's partition; `None` where there is nothing to watch.
+    fn step(&mut self, record: &Record<'_>) -> Option<(&mut Step, &mut usize)> {
+        let Partitions { steps, left } = self.topics.get_mut(record.topic.as_ref())?;
+        if *left == 0 {
+            return None;
+        }
+        let index = match (record.partition, &record.key) {
+            (Some(partition), _) => usize::try_from(partition).ok()?,
+            (None, Some(key)) => (murmur2(key) & 0x7fff_ffff) as usize % steps.len(),
+            // Without a key there is no order to keep.
+            (None, None) => return None,
+        };
+        Some((steps.get_mut(index)?, left))
+    }
+}
+
+/// The hash by which Java's producer, and ours, places a key.
+pub(crate) fn murmur2(data: &[u8]) -> u32 {
+    const M: u32 = 0x5bd1_e995;
+    let mut hash = 0x9747_b28c_u32 ^ data.len() as u32;
+    let mut chunks = data.chunks_exact(4);
+    for chunk in &mut chunks {
+        let word = chunk
+            .iter()
+            .rev()
+            .fold(0, |word, byte| word << 8 | u32::from(*byte));
+        let k = word.wrapping_mul(M);
+        hash = hash.wrapping_mul(M) ^ (k ^ (k >> 24)).wrapping_mul(M);
+    }
+    let rest = chunks.remainder();
+    if !rest.is_empty() {
+        for (at, byte) in rest.iter().enumerate() {
+            hash ^= u32::from(*byte) << (8 * at);
+        }
+        hash = hash.wrapping_mul(M);
+    }
+    hash = (hash ^ (hash >> 13)).wrapping_mul(M);
+    hash ^ (hash >> 15)
+}
