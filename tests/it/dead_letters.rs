@@ -376,6 +376,35 @@ fn a_record_that_kafka_refuses_goes_to_the_topic_too() {
     walpost.stop();
 }
 
+#[test]
+fn with_exactly_once_delivery_a_record_that_kafka_refuses_is_a_letter_once() {
+    let mut scene = Scene::new("letters");
+    let order = scene.topic("order");
+    scene
+        .kafka
+        .create_topic(&order, 1, &[("max.message.bytes", "100000")]);
+    let connector = ordered(&scene).set("exactly.once.support", "required");
+    let worker = scene.worker().set("exactly.once.source.support", "enabled");
+    let mut walpost = Walpost::start(&worker, &[&connector]);
+    walpost.wait_streaming();
+    walpost.allow("max.message.bytes");
+    walpost.allow("goes to the dead-letter topic");
+    scene.event("a", 1);
+    walpost.signal(Signal::STOP);
+    scene.sql(&large(20_000));
+    scene.event("b", 3);
+    scene.event("a", 4);
+    walpost.signal(Signal::CONT);
+    let position = scene.position();
+    scene.wait_confirmed(position);
+    let mut tail = letters(&scene);
+    let found = tail.exactly(2, Duration::from_millis(200));
+    assert_eq!(found[0].header("id"), Some(ID));
+    assert_eq!(lettered(&found[1..]), [4]);
+    assert_eq!(numbers(&scene.records("order")), [1, 3]);
+    walpost.stop();
+}
+
 /// An event of `parts` times 32 bytes.
 fn large(parts: u32) -> String {
     format!(
