@@ -15,7 +15,7 @@ use crate::observability::{Telemetry, Trouble};
 use crate::source::Session;
 
 /// How often the publication is looked at.
-const PUBLICATION_INTERVAL: Duration = Duration::from_secs(30);
+const PUBLICATION_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The running attendant; dropping it ends it.
 pub(super) struct Attendant {

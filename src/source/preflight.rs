@@ -78,7 +78,10 @@ impl Session {
         if connector.publication.tolerate_mismatch {
             return Ok(None);
         }
-        let mut check = Check::new(self, connector);
+        let mut check = Check {
+            streaming: true,
+            ..Check::new(self, connector)
+        };
         let version = self.identify().await?.version;
         let (names, tables) = check.tables().await?;
         check.publication(&names, &tables, version / 10_000).await?;
@@ -104,6 +107,8 @@ struct Check<'a> {
     notes: Vec<String>,
     /// Rows that were written under older names may wait in the slot.
     has_backlog: bool,
+    /// The publication was brought into step before: what it lacks now, it lacks for good.
+    streaming: bool,
 }
 
 type Found = (ServerIdentity, Option<SlotState>, Vec<String>);
@@ -117,6 +122,7 @@ impl<'a> Check<'a> {
             outdated: Vec::new(),
             notes: Vec::new(),
             has_backlog: false,
+            streaming: false,
         }
     }
 
@@ -221,6 +227,12 @@ impl<'a> Check<'a> {
                 self.problem(format!(
                     "slot \"{name}\" exists in database {other:?}, not in {database:?}; give \
                      slot.name another value"
+                ));
+            } else if slot.two_phase {
+                self.problem(format!(
+                    "slot \"{name}\" was created with two_phase, so it sends the rows of a prepared \
+                     transaction before they are committed; give slot.name another value, or drop \
+                     the slot and create it without two_phase"
                 ));
             }
             return Ok(());

@@ -40,6 +40,8 @@ pub struct SlotState {
     pub synced: bool,
     /// Whether it dies with its session.
     pub temporary: bool,
+    /// Whether prepared transactions come through it when they are prepared, not when they commit.
+    pub two_phase: bool,
 }
 
 /// Where the server and the slot stand, for lag.
@@ -186,5 +188,6 @@ fn state(slot: &Value, client: Option<&str>) -> SlotState {
         failover: flag("failover"),
         synced: flag("synced").unwrap_or(false),
         temporary: flag("temporary").unwrap_or(false),
+        two_phase: flag("two_phase").unwrap_or(false),
     }
 }

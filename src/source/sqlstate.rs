@@ -175,7 +175,8 @@ static RULES: &[Rule] = &[
     rule_of(
         "25006",
         Class::Config,
-        "the server is a standby; name its primary in database.hostname",
+        "nothing may be written here: either the server is a standby, then name its primary in \
+         database.hostname, or default_transaction_read_only is on for the role or the database",
     ),
     rule_of(
         "53400",

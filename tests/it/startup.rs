@@ -77,6 +77,19 @@ fn a_stored_position_at_or_past_the_slot_is_where_streaming_goes_on() {
     assert_eq!(numbers(&scene), [1, 2, 3, 4, 5]);
 }
 
+/// Its rows would come at PREPARE, in messages of their own, and may still be rolled back.
+#[test]
+fn a_slot_for_two_phase_commits_is_refused() {
+    let mut scene = Scene::new("startup");
+    let name = scene.name.clone();
+    scene.sql(&format!(
+        "create publication {name} for table outbox;
+         select pg_create_logical_replication_slot('{name}', 'pgoutput', false, true)"
+    ));
+    scene.spawn().expect_exit(2, &["two_phase"]);
+    scene.drop_slot();
+}
+
 /// A slot that is gone, dropped or left behind by a failover, is not made anew.
 #[test]
 fn a_stored_position_without_slot_is_a_gap() {

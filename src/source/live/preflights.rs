@@ -103,6 +103,30 @@ async fn filtered_mode_keeps_the_tables_in_step() {
     );
 }
 
+/// A start would put it right, but nothing starts while a stream runs.
+#[tokio::test]
+async fn what_a_start_would_mend_is_trouble_while_streaming() {
+    let server = Server::start(&[]);
+    let sql = server.session().await;
+    sql.execute(OUTBOX).await.unwrap();
+    let mut connector = connector(server.database(), "public.outbox");
+    for mode in [Autocreate::Filtered, Autocreate::AllTables] {
+        connector.publication.autocreate = mode;
+        sql.ensure_publication(&connector).await.unwrap();
+        assert_eq!(sql.publication_trouble(&connector).await.unwrap(), None);
+        sql.execute("DROP TABLE outbox").await.unwrap();
+        sql.execute(OUTBOX).await.unwrap();
+        let trouble = sql.publication_trouble(&connector).await.unwrap().unwrap();
+        assert!(trouble.contains("ADD TABLE"), "{mode:?}: {trouble}");
+        sql.execute("DROP PUBLICATION p").await.unwrap();
+        let trouble = sql.publication_trouble(&connector).await.unwrap().unwrap();
+        assert!(
+            trouble.contains("CREATE PUBLICATION"),
+            "{mode:?}: {trouble}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn columns_that_cannot_arrive_are_named() {
     let server = Server::start(&[]);

@@ -62,7 +62,8 @@ impl Check<'_> {
             Some(leaves) if by_leaves => leaves.clone(),
             _ => vec![(table.schema.clone(), table.table.clone())],
         };
-        let will_be_added = publication.autocreate == Autocreate::Filtered && !state.all_tables;
+        let will_be_added =
+            publication.autocreate == Autocreate::Filtered && !state.all_tables && !self.streaming;
         let own = (table.schema.clone(), table.table.clone());
         let entry_of =
             |(schema, name): &TableName| published.iter().find(|entry| entry.is(schema, name));
@@ -136,6 +137,10 @@ impl Check<'_> {
         }
         let statement = create_statement(self.connector, names)?;
         let name = &self.connector.publication.name;
+        if self.streaming {
+            self.problem(format!("publication \"{name}\" is gone; run: {statement}"));
+            return Ok(());
+        }
         if self.connector.publication.autocreate == Autocreate::Disabled {
             self.problem(format!(
                 "publication \"{name}\" does not exist and publication.autocreate.mode is \
