@@ -2,9 +2,9 @@
 //!
 //! It runs on a thread of its own with a runtime of its own.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdListener};
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -15,8 +15,8 @@ use axum::{Json, Router};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream, lookup_host};
-use tokio::sync::{Semaphore, oneshot};
-use tokio::task::JoinSet;
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::Observability;
@@ -33,7 +33,8 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Request line and headers together.
 const REQUEST_BYTES_MAX: usize = 16 * 1024;
 
-/// Further clients wait in the kernel's queue.
+/// With more, the longest open is closed: whoever asks last is answered, so that clients which
+/// dawdle cannot keep a probe out.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Pause after a failed accept, which is a shortage (of descriptors, say) that needs time to pass.
@@ -183,19 +184,19 @@ fn run(
 }
 
 async fn accept(listener: TcpListener, router: Router) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        // The semaphore is never closed, so waiting for it cannot fail.
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let router = router.clone();
-                tokio::spawn(async move {
-                    converse(stream, router).await;
-                    drop(permit);
-                });
+                open.retain(|connection| !connection.is_finished());
+                if open.len() >= CONNECTIONS_MAX
+                    && let Some(oldest) = open.pop_front()
+                {
+                    oldest.abort();
+                    tracing::debug!("closed the HTTP connection that was open longest");
+                }
+                let conversation = tokio::spawn(converse(stream, router.clone()));
+                open.push_back(conversation.abort_handle());
             }
             Err(error) => {
                 tracing::debug!(%error, "accept an HTTP connection");

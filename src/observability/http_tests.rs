@@ -201,6 +201,23 @@ fn a_request_that_is_too_large_is_refused() {
     assert_eq!(server.get("/").0, 200);
 }
 
+/// Three times as many as are kept open, none of which ever finishes its request.
+#[test]
+fn clients_that_dawdle_keep_nobody_out() {
+    let server = start();
+    let dawdlers: Vec<TcpStream> = (0..3 * CONNECTIONS_MAX)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address).unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nX").unwrap();
+            stream
+        })
+        .collect();
+    let asked = std::time::Instant::now();
+    assert_eq!(server.get("/health/live").0, 200);
+    assert!(asked.elapsed() < CONNECTION_TIMEOUT / 2, "answered at once");
+    drop(dawdlers);
+}
+
 #[test]
 fn a_port_in_use_is_a_configuration_error() {
     let taken = StdListener::bind(("127.0.0.1", 0)).unwrap();

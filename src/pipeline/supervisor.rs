@@ -220,6 +220,7 @@ async fn attempts(context: &mut Context) -> Result<(), Failure> {
     loop {
         context.telemetry.state(State::Starting);
         let began = Instant::now();
+        let batch_size = context.batch_size.learned();
         let outcome = Attempt::new(context).run().await;
         context.post.streams(None);
         let failure = match outcome {
@@ -241,7 +242,14 @@ async fn attempts(context: &mut Context) -> Result<(), Failure> {
         if context.stop.is_cancelled() {
             return finish_stopping(context, failure);
         }
-        match next_step(context, &failure) {
+        let step = if context.batch_size.learned() == batch_size {
+            next_step(context, &failure)
+        } else {
+            // Nothing to wait for: smaller batches are all that was needed, a few times at most.
+            info!(error = %failure, "reading again from the stored position, in smaller batches");
+            Step::Again
+        };
+        match step {
             Step::Again => continue,
             Step::AfterBackoff => {}
             Step::GiveUp => return give_up(context, failure),

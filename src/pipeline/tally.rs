@@ -39,6 +39,9 @@ impl Tally {
     }
 
     pub(super) fn add_topic(&mut self, topic: &str, counter: TopicCounter) -> usize {
+        if let Some(known) = self.find(topic) {
+            return known;
+        }
         let index = self.topics.len();
         self.topics.push((counter, 0, 0));
         self.index.insert(topic.to_owned(), index);

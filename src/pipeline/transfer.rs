@@ -233,7 +233,8 @@ impl Transfer {
         if let Some(reason) = refusal(&self.refused, item, &record) {
             return Ok(Taken::Aside(Trouble::Refused(reason.clone())));
         }
-        let Some(topic) = self.tally.find(&record.topic) else {
+        let known = self.tally.find(&record.topic);
+        let Some(topic) = known.filter(|_| !self.sink.outgrown(&record)) else {
             return Ok(Taken::Hold(record.into_owned()));
         };
         if !self.sink.admits(&record) {

@@ -147,6 +147,13 @@ impl Sink {
         self.tracker.has_room() && self.transactions.as_ref().is_none_or(open)
     }
 
+    /// Whether [`Sink::prepare`] must be called (again) before this record: it names a partition
+    /// that its topic did not have when last looked at.
+    pub fn outgrown(&mut self, record: &Record<'_>) -> bool {
+        let named = record.partition;
+        named.is_some_and(|partition| self.topics.outgrown(&record.topic, partition))
+    }
+
     /// Looks the topic up once per run. A missing one is created as `topic.creation.*` says, or by
     /// the broker. Cancel-safe.
     ///

@@ -50,16 +50,14 @@ pub(crate) fn verdict(code: Code) -> (Class, Option<&'static str>) {
             Config,
             Some("check security.protocol, ssl.truststore.* and the broker's certificate"),
         ),
-        Code::UnknownTopic | Code::UnknownTopicOrPartition => (
+        // A row that names a partition which is not there is refused before it is sent. So this is a
+        // topic that was deleted after its first record.
+        Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition => (
             Retriable,
             Some(
                 "create the topic, set topic.creation.default.partitions and \
                  topic.creation.default.replication.factor, or let the broker create topics",
             ),
-        ),
-        Code::UnknownPartition => (
-            Poison,
-            Some("the row names a partition that the topic does not have"),
         ),
         Code::InvalidTopic => (Poison, Some("Kafka does not accept this topic name")),
         Code::MessageSizeTooLarge => (
@@ -305,7 +303,7 @@ mod tests {
             (Code::InvalidRequiredAcks, Config),
             (Code::InvalidReplicationFactor, Config),
             (Code::InvalidConfig, Config),
-            (Code::UnknownPartition, Poison),
+            (Code::UnknownPartition, Retriable),
             (Code::InvalidTopic, Poison),
             (Code::MessageSizeTooLarge, Poison),
             (Code::MessageBatchTooLarge, Poison),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::producer::Producer as _;
@@ -16,9 +16,13 @@ use crate::error::{Class, Failure};
 /// How long a broker that creates topics by itself may take.
 const AUTO_CREATION: Duration = Duration::from_secs(5);
 
+/// For so long a partition that was not there is believed not to be there.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// What is known of the topics of this run.
 pub(super) struct Topics {
-    partitions: HashMap<String, i32>,
+    /// Number of partitions, and when they were counted.
+    partitions: HashMap<String, (i32, Instant)>,
     creation: Option<TopicCreation>,
     admin_properties: KafkaProperties,
     client_id: String,
@@ -42,7 +46,22 @@ impl Topics {
 
     /// Number of partitions of a topic that has been prepared.
     pub(super) fn partitions(&self, topic: &str) -> Option<i32> {
-        self.partitions.get(topic).copied()
+        self.partitions
+            .get(topic)
+            .map(|&(partitions, _)| partitions)
+    }
+
+    /// Whether a topic has to be prepared again: it had no such partition when it was last looked
+    /// at, and may have grown since.
+    pub(super) fn outgrown(&mut self, topic: &str, partition: i32) -> bool {
+        let beyond = |&(partitions, counted): &(i32, Instant)| {
+            partition >= partitions && counted.elapsed() > LOOK_AGAIN
+        };
+        let outgrown = self.partitions.get(topic).is_some_and(beyond);
+        if outgrown {
+            self.partitions.remove(topic);
+        }
+        outgrown
     }
 
     /// Finds the topic, or sees to it that it comes to be. The look goes through the producer, so
@@ -78,7 +97,8 @@ impl Topics {
                     })?
             }
         };
-        self.partitions.insert(topic.to_owned(), found);
+        self.partitions
+            .insert(topic.to_owned(), (found, Instant::now()));
         Ok(())
     }
 

@@ -82,9 +82,9 @@ fn a_stored_position_at_or_past_the_slot_is_where_streaming_goes_on() {
 fn a_slot_for_two_phase_commits_is_refused() {
     let mut scene = Scene::new("startup");
     let name = scene.name.clone();
+    scene.sql(&format!("create publication {name} for table outbox"));
     scene.sql(&format!(
-        "create publication {name} for table outbox;
-         select pg_create_logical_replication_slot('{name}', 'pgoutput', false, true)"
+        "select pg_create_logical_replication_slot('{name}', 'pgoutput', false, true)"
     ));
     scene.spawn().expect_exit(2, &["two_phase"]);
     scene.drop_slot();

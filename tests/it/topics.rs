@@ -1,5 +1,6 @@
 //! Topics: created, missing, forbidden.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::support::kafka::{self, Options, Secure};
@@ -32,6 +33,38 @@ fn topics_are_created_as_the_groups_say() {
     assert_eq!(topics.get(&scene.topic("order")), Some(&2));
     assert_eq!(topics.get(&scene.topic("wide")), Some(&7));
     assert_eq!(topics.get(&scene.offset_topic()), Some(&1));
+}
+
+/// Rows may name a partition that is younger than the producer's knowledge of the topic.
+#[test]
+fn a_topic_may_grow_and_rows_name_its_new_partitions() {
+    let mut scene = Scene::new("topics");
+    scene.sql("alter table outbox add place int");
+    let topic = scene.topic("order");
+    scene.kafka.create_topic(&topic, 1, &[]);
+    let connector = scene
+        .connector()
+        .router("table.fields.additional.placement", "place:partition");
+    let mut walpost = Walpost::start(&scene.worker(), &[&connector]);
+    walpost.wait_streaming();
+    let row = |place: i32| {
+        format!(
+            "insert into outbox (aggregatetype, payload, place) values ('order', '{{}}', {place})"
+        )
+    };
+    scene.sql(&row(0));
+    scene.tail("order").at_least(1);
+    scene.kafka.grow_topic(&topic, 3);
+    // Known for more than the second in which a topic is not looked at again.
+    std::thread::sleep(Duration::from_millis(1100));
+    scene.sql(&row(2));
+    scene.sql(&row(1));
+    let mut tail = scene.tail("order");
+    let partitions: BTreeSet<i32> = tail.at_least(3).iter().map(|r| r.partition).collect();
+    assert_eq!(partitions, BTreeSet::from([0, 1, 2]));
+    walpost.allow("partition 3");
+    scene.sql(&row(3));
+    walpost.expect_exit(4, &["partition 3 does not exist, the topic has 3"]);
 }
 
 /// Late, not lost.

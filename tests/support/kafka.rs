@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::admin::{
-    AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication,
+    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier,
+    TopicReplication,
 };
 use rdkafka::client::DefaultClientContext;
 use rdkafka::metadata::Metadata;
@@ -270,6 +271,14 @@ impl Kafka {
         let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value);
         let (changes, options) = ([change], AdminOptions::new());
         for result in block_on(self.admin.alter_configs(&changes, &options)).unwrap() {
+            result.unwrap();
+        }
+    }
+
+    /// Gives `topic` this many partitions, more than it has.
+    pub(crate) fn grow_topic(&self, topic: &str, partitions: usize) {
+        let (grown, options) = ([NewPartitions::new(topic, partitions)], AdminOptions::new());
+        for result in block_on(self.admin.create_partitions(&grown, &options)).unwrap() {
             result.unwrap();
         }
     }
