@@ -97,8 +97,8 @@ impl Logging {
 pub(crate) enum Command {
     /// Run connectors until stopped.
     ///
-    /// One process runs one or many. SIGTERM and SIGINT stop it cleanly: the transaction at hand is
-    /// finished, delivered and stored. A second signal stops it at once. When one connector stops by
+    /// One process runs one or many. SIGTERM, SIGINT and SIGHUP stop it cleanly: the transaction at
+    /// hand is finished, delivered and stored. A second signal stops it at once. When one connector stops by
     /// itself the others go on; the process exits when none is left.
     #[command(after_help = EXIT_CODES)]
     Run(Files),

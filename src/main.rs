@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use walpost::config::{self, Connector, LoadRequest, Loaded, properties};
 use walpost::error::{Class, Failure};
@@ -152,20 +152,25 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
         .block_on(work)
 }
 
-/// The first SIGTERM or SIGINT asks for a clean stop, the second ends the process at once with the
-/// code that a shell gives to a process killed by that signal.
+/// The first SIGTERM, SIGINT or SIGHUP asks for a clean stop, the second ends the process at once
+/// with the code that a shell gives to a process killed by that signal.
 fn stop_on_signals(stop: &CancellationToken) -> Result<(), Failure> {
     let listen = |kind| {
         signal(kind).map_err(|error| Failure::internal("listen for signals").caused_by(error))
     };
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut hangup = match ignores_hangup() {
+        true => None,
+        false => Some(listen(SignalKind::hangup())?),
+    };
     let stop = stop.clone();
     tokio::spawn(async move {
         loop {
             let number = tokio::select! {
                 _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
                 _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+                () = hung_up(&mut hangup) => SignalKind::hangup().as_raw_value(),
             };
             if stop.is_cancelled() {
                 std::process::exit(128 + number);
@@ -174,6 +179,21 @@ fn stop_on_signals(stop: &CancellationToken) -> Result<(), Failure> {
         }
     });
     Ok(())
+}
+
+async fn hung_up(hangup: &mut Option<Signal>) {
+    match hangup {
+        Some(hangup) => drop(hangup.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether whoever started us wants us to outlive the terminal, as `nohup` does.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
 }
 
 /// Prints one line a finding; the exit code is that of the gravest one.

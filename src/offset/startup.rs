@@ -170,10 +170,10 @@ struct Case<'a> {
 
 impl Case<'_> {
     fn decide(&self) -> Result<Decision, Failure> {
-        self.slot_is_usable()?;
         if let Some(identity) = self.stored.and_then(|stored| stored.identity.as_ref()) {
             self.belongs_here(identity)?;
         }
+        self.slot_is_usable()?;
         if let Some(holder) = self.slot.and_then(|slot| slot.holder.clone()) {
             return Ok(Decision::Wait { holder });
         }

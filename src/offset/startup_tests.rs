@@ -296,6 +296,15 @@ fn the_position_belongs_elsewhere() {
     gap(other(|id| id.database = "x".to_owned()), &["shop"]);
     gap(other(|id| id.slot = "x".to_owned()), &["orders"]);
     gap(other(|id| id.timeline = 3), &["timeline"]);
+    // The slot went with the database that the file named before.
+    let mut of_another = stored(0x500);
+    of_another.identity.as_mut().unwrap().database = "x".to_owned();
+    let there = SlotFacts {
+        database: Some("x".to_owned()),
+        ..slot(0x500)
+    };
+    let decision = decide(Some(&of_another), Some(&there), &server(), &policy());
+    gap(decision, &["offsets reset", "shop"]);
 }
 
 #[test]

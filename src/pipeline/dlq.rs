@@ -108,8 +108,8 @@ pub async fn show_letters(
 /// none waits any more. Returns what was done.
 ///
 /// # Errors
-/// `Poison` when one cannot be published still; `Config` when none matches or an earlier letter of
-/// the aggregate is in the way; `Retriable` when a running connector does not answer.
+/// `Poison` when one cannot be published still; `Config` when none matches, an earlier letter of the
+/// aggregate is in the way or another replay is under way; `Retriable` when a running connector does not answer.
 pub async fn replay_letters(config: &Config, filter: &LetterFilter) -> Result<String, Failure> {
     let (log, worker, connector, topics) = open(config)?;
     log.create(true).await?;

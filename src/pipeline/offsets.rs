@@ -73,7 +73,8 @@ pub async fn reset_offset(config: &Config) -> Result<String, Failure> {
     let before = before(&mut store).await?;
     store.reset().await?;
     Ok(format!(
-        "{}: stored position was {}, is now none; the next start streams from where the slot stands\n",
+        "{}: stored position was {}, is now none; the next start streams from where the slot stands, \
+         or is the first if there is no slot\n",
         store.describe(),
         before.as_deref().unwrap_or("none")
     ))

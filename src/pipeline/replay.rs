@@ -32,6 +32,24 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const ANSWER: Duration = Duration::from_secs(30);
 /// Between two looks for letters that came meanwhile.
 const LOOK: Duration = Duration::from_millis(500);
+/// How long a replay that has just ended may take to let go of its lock.
+const RELEASE: Duration = Duration::from_secs(2);
+
+/// Sees to it that nobody else replays: both would publish the same letters. The lock is taken
+/// before the letters are read, and ends with the session.
+async fn alone(session: &Session, connector: &Connector) -> Result<(), Failure> {
+    let deadline = Instant::now() + RELEASE;
+    while !session.try_lock_letters(&connector.name).await? {
+        if Instant::now() > deadline {
+            return Err(Failure::config(format!(
+                "another replay of the dead letters of {:?} is under way; wait for it to end",
+                connector.name
+            )));
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    Ok(())
+}
 
 /// One replay.
 pub(super) struct Replay<'c> {
@@ -62,9 +80,11 @@ impl<'c> Replay<'c> {
         topics: &DeadLetters,
         log: Log,
     ) -> Result<Self, Failure> {
+        let session = Session::connect(&connector.database, "dlq").await?;
+        alone(&session, connector).await?;
         Ok(Self {
             log,
-            session: Session::connect(&connector.database, "dlq").await?,
+            session,
             outbox: Outbox::new(connector, &uuid::Uuid::new_v4().to_string()),
             bound: HashMap::new(),
             audits: Auditor::open(worker, connector, topics).await?,

@@ -24,6 +24,10 @@ use crate::sink::BatchSize;
 /// An attempt that lasted this long counts as success: the next failure starts with short waits.
 const SETTLED: Duration = Duration::from_secs(60);
 
+/// How to go on past an event that stops the connector, when nothing about it can be put right.
+const WITHOUT_IT: &str = "; to go on without the event, set errors.tolerance=all, and \
+    errors.deadletterqueue.topic.name to keep it there";
+
 /// An event that Kafka refused: the LSN of its change and its id. The rows of one COPY record share
 /// an LSN, and those of a snapshot all have the slot's, so neither alone is enough.
 pub(super) type Refused = (Lsn, Option<String>);
@@ -368,10 +372,14 @@ fn refuse(context: &mut Context, refused: Refused, failure: &Failure) -> Step {
 }
 
 fn give_up(context: &Context, failure: Failure) -> Result<(), Failure> {
-    error!(error = %failure, class = failure.class().label(), "stopped");
+    let remedy = match failure.class() {
+        Class::Poison if !context.connector.errors.tolerate => WITHOUT_IT,
+        _ => "",
+    };
+    error!(error = %format_args!("{failure}{remedy}"), class = failure.class().label(), "stopped");
     context.telemetry.state(State::Stopped {
         class: Some(failure.class()),
-        error: Some(failure.to_string()),
+        error: Some(format!("{failure}{remedy}")),
     });
     Err(failure)
 }

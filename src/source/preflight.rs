@@ -215,18 +215,12 @@ impl<'a> Check<'a> {
         const ATTEMPT: &str = "count replication slots";
         let name = &self.connector.slot.name;
         if let Some(slot) = slot {
-            let database = &self.connector.database.dbname;
+            // That it belongs to this database is part of the start-up decision.
             if slot.plugin.as_deref() != Some("pgoutput") {
                 let plugin = slot.plugin.as_deref().unwrap_or("none, it is physical");
                 self.problem(format!(
                     "slot \"{name}\" exists with another output plugin ({plugin}); give slot.name \
                      another value, or drop the slot"
-                ));
-            } else if slot.database.as_ref() != Some(database) {
-                let other = slot.database.as_deref().unwrap_or_default();
-                self.problem(format!(
-                    "slot \"{name}\" exists in database {other:?}, not in {database:?}; give \
-                     slot.name another value"
                 ));
             } else if slot.two_phase {
                 self.problem(format!(

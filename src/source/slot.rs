@@ -127,6 +127,20 @@ impl Session {
         Ok(self.row(ATTEMPT, &sql).await?.get(0) == Some("t"))
     }
 
+    /// Takes the lock of whoever replays the dead letters of `connector`, for as long as this session
+    /// lives; `false` when another session has it.
+    ///
+    /// # Errors
+    /// The query fails.
+    pub async fn try_lock_letters(&self, connector: &str) -> Result<bool, Failure> {
+        let sql = format!(
+            "SELECT pg_try_advisory_lock(hashtext('walpost dead letters'), hashtext({}))",
+            literal(connector)
+        );
+        let row = self.row("take the lock of a replay", &sql).await?;
+        Ok(row.get(0) == Some("t"))
+    }
+
     /// Gives back the lock that [`Session::try_lock`] took.
     ///
     /// # Errors

@@ -160,6 +160,32 @@ fn later_events_of_the_aggregate_follow_across_stops_and_kills() {
     walpost.stop();
 }
 
+/// Two would publish the same letters twice.
+#[test]
+fn only_one_replays_at_a_time() {
+    let mut scene = Scene::new("dead");
+    let connector = tolerant(&scene);
+    let mut walpost = start(&scene, &connector);
+    poison(&mut scene, "a", 1);
+    letters(&scene).at_least(1);
+    // As another replay has it.
+    let name = scene.name.clone();
+    let lock =
+        |verb: &str| format!("select {verb}(hashtext('walpost dead letters'), hashtext('{name}'))");
+    scene.sql(&lock("pg_advisory_lock"));
+    let mended = connector.router("route.topic.regex", "(?<routedByValue>[a-z]+).*");
+    let second = dlq(&scene, &mended, &["replay", "--all"]).expect(2);
+    assert!(
+        second.stderr.contains("another replay"),
+        "{}",
+        second.stderr
+    );
+    scene.sql(&lock("pg_advisory_unlock"));
+    dlq(&scene, &mended, &["replay", "--all"]).expect(0);
+    scene.tail("not").exactly(1, Duration::from_millis(500));
+    walpost.stop();
+}
+
 /// Runs `walpost dlq` with the scene's files.
 fn dlq(scene: &Scene, connector: &Connector, words: &[&str]) -> Finished {
     run_files(&[&["dlq"], words].concat(), &scene.worker(), &[connector])

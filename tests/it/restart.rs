@@ -189,9 +189,13 @@ fn a_clean_stop_repeats_nothing() {
 #[test]
 fn sigterm_is_answered_in_every_state() {
     let mut scene = Scene::new("restart");
-    // Idle, and with SIGINT.
+    // Idle, with SIGINT, and with the SIGHUP of a terminal that is closed.
     let mut walpost = scene.start();
     walpost.signal(Signal::INT);
+    assert_eq!(walpost.wait_exit(Duration::from_secs(10)).code(), Some(0));
+    let mut walpost = walpost.again();
+    walpost.wait_streaming();
+    walpost.signal(Signal::HUP);
     assert_eq!(walpost.wait_exit(Duration::from_secs(10)).code(), Some(0));
     // At once after the start.
     let mut walpost = walpost.again();
