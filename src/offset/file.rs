@@ -32,6 +32,23 @@ struct Header {
     checksum: String,
 }
 
+/// What [`FileStore::open`] would find, with nothing created.
+pub(super) fn survey(path: &Path) -> Result<String, Failure> {
+    let file = path.display();
+    if path.exists() {
+        return Ok(format!("file {file} is there"));
+    }
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    if folder.is_none_or(Path::is_dir) {
+        return Ok(format!("would create file {file}"));
+    }
+    Err(Failure::config(format!(
+        "offset.storage.file.filename must name a file in a folder that exists, not {file}"
+    )))
+}
+
 /// The store.
 #[derive(Debug, Clone)]
 pub(super) struct FileStore {

@@ -68,6 +68,24 @@ impl KafkaStore {
         Ok(None)
     }
 
+    /// What [`KafkaStore::open`] would find, with nothing created.
+    pub(super) async fn survey(
+        worker: &Worker,
+        worker_topic: Option<&OffsetTopic>,
+        connector: &Connector,
+    ) -> Result<String, Failure> {
+        let (home, ..) = places(worker, worker_topic, connector)?;
+        let (topic, admin) = (
+            &home.topic,
+            Admin::start(&home.properties, &client_id(&connector.name))?,
+        );
+        if admin.find(topic, Duration::ZERO).await?.is_none() {
+            return Ok(format!("would create topic {topic:?}"));
+        }
+        keeps_newest(&admin, topic).await?;
+        Ok(format!("topic {topic:?} is there"))
+    }
+
     fn connect(
         home: Place,
         fallback: Option<Place>,
@@ -319,6 +337,11 @@ async fn ensure(home: &Place, plan: &OffsetTopic, client_id: &str) -> Result<(),
         }
         return Ok(());
     }
+    keeps_newest(&admin, topic).await
+}
+
+/// Refuses a topic that is cleaned up in a way which could delete a position.
+async fn keeps_newest(admin: &Admin, topic: &str) -> Result<(), Failure> {
     match admin.setting(topic, "cleanup.policy").await {
         Ok(Some(policy)) if policy != "compact" => Err(Failure::config(format!(
             "offsets topic {topic:?} has cleanup.policy={policy}, so that positions could be \

@@ -105,6 +105,21 @@ impl OffsetStore {
         }))
     }
 
+    /// Where positions would be stored, and whether that will do. Creates nothing.
+    ///
+    /// # Errors
+    /// As [`OffsetStore::open`].
+    pub async fn survey(worker: &Worker, connector: &Connector) -> Result<String, Failure> {
+        let topic = match &worker.offsets {
+            OffsetStorage::File(path) if connector.own_offset_topic.is_none() => {
+                return file::survey(path);
+            }
+            OffsetStorage::File(_) => None,
+            OffsetStorage::Topic(topic) => Some(topic),
+        };
+        KafkaStore::survey(worker, topic, connector).await
+    }
+
     /// Whose position is stored from now on: written beside it, checked at the next start.
     pub fn identify(&mut self, identity: OffsetIdentity) {
         self.identity = Some(identity);

@@ -71,6 +71,9 @@ async fn look(
             }
         }
     }
+    if kafka_answers {
+        report("offsets", OffsetStore::survey(worker, connector).await);
+    }
     if kafka_answers && let Some(topics) = connector.errors.dead_letters.as_ref() {
         report("dead letters", dead_letters(connector, topics).await);
     }

@@ -19,6 +19,8 @@ pub struct PublicationReport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PublicationState {
     pub(super) all_tables: bool,
+    /// Our role may alter it.
+    pub(super) owned: bool,
     pub(super) inserts: bool,
     pub(super) via_root: bool,
     /// Tables that it names itself.
@@ -67,42 +69,18 @@ impl Session {
         connector: &Connector,
         state: &PublicationState,
     ) -> Result<PublicationReport, Failure> {
-        let mut report = PublicationReport {
-            created: false,
-            statements: Vec::new(),
+        let wanted = match connector.publication.autocreate {
+            Autocreate::Filtered => self.own_tables(connector).await?,
+            _ => Vec::new(),
         };
-        if connector.publication.autocreate != Autocreate::Filtered {
-            return Ok(report);
+        let statements = steps(connector, state, &wanted)?;
+        for statement in &statements {
+            self.alter(statement).await?;
         }
-        let name = &connector.publication.name;
-        if state.all_tables {
-            return Err(Failure::config(format!(
-                "publication \"{name}\" is FOR ALL TABLES, so publication.autocreate.mode = \
-                 filtered cannot narrow it; drop it or use the mode disabled"
-            )));
-        }
-        let wanted = self.own_tables(connector).await?;
-        let missing: Vec<&TableName> = wanted
-            .iter()
-            .filter(|table| !state.tables.contains(table))
-            .collect();
-        let surplus: Vec<&TableName> = state
-            .tables
-            .iter()
-            .filter(|table| !wanted.contains(table))
-            .collect();
-        // Nothing matches: a typing error must not empty a publication that others may use.
-        if wanted.is_empty() {
-            return Ok(report);
-        }
-        for (verb, tables) in [("ADD", missing), ("DROP", surplus)] {
-            if !tables.is_empty() {
-                let statement = alter_statement(name, verb, tables);
-                self.alter(&statement).await?;
-                report.statements.push(statement);
-            }
-        }
-        Ok(report)
+        Ok(PublicationReport {
+            created: false,
+            statements,
+        })
     }
 
     async fn alter(&self, statement: &str) -> Result<(), Failure> {
@@ -116,7 +94,8 @@ impl Session {
     ) -> Result<Option<PublicationState>, Failure> {
         let attempt = format!("look up publication \"{name}\"");
         let sql = format!(
-            "SELECT puballtables, pubinsert, pubviaroot FROM pg_publication WHERE pubname = {}",
+            "SELECT puballtables, pubinsert, pubviaroot, pg_has_role(pubowner, 'USAGE') \
+             FROM pg_publication WHERE pubname = {}",
             literal(name)
         );
         let rows = self.rows(&attempt, &sql).await?;
@@ -134,6 +113,7 @@ impl Session {
             all_tables: row.get(0) == Some("t"),
             inserts: row.get(1) == Some("t"),
             via_root: row.get(2) == Some("t"),
+            owned: row.get(3) == Some("t"),
             tables: tables
                 .iter()
                 .map(|row| {
@@ -182,6 +162,39 @@ fn list<'a>(tables: impl IntoIterator<Item = &'a TableName>) -> String {
         .map(|(schema, table)| qualified(schema, table))
         .collect();
     names.join(", ")
+}
+
+/// The statements after which the publication holds exactly the `wanted` tables; none outside mode
+/// `filtered`.
+pub(super) fn steps(
+    connector: &Connector,
+    state: &PublicationState,
+    wanted: &[TableName],
+) -> Result<Vec<String>, Failure> {
+    let name = &connector.publication.name;
+    if connector.publication.autocreate != Autocreate::Filtered {
+        return Ok(Vec::new());
+    }
+    if state.all_tables {
+        return Err(Failure::config(format!(
+            "publication \"{name}\" is FOR ALL TABLES, so publication.autocreate.mode = filtered \
+             cannot narrow it; drop it or use the mode disabled"
+        )));
+    }
+    // Nothing matches: a typing error must not empty a publication that others may use.
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let beside = |tables: &[TableName], others: &[TableName]| -> Vec<TableName> {
+        let missing = tables.iter().filter(|table| !others.contains(table));
+        missing.cloned().collect()
+    };
+    let (missing, surplus) = (beside(wanted, &state.tables), beside(&state.tables, wanted));
+    Ok([("ADD", missing), ("DROP", surplus)]
+        .into_iter()
+        .filter(|(_, tables)| !tables.is_empty())
+        .map(|(verb, tables)| alter_statement(name, verb, &tables))
+        .collect())
 }
 
 pub(super) fn create_statement(

@@ -126,6 +126,13 @@ static RULES: &[Rule] = &[
     ),
     during(
         Doing::Streaming,
+        "22021",
+        Class::Config,
+        "a row holds bytes that are no UTF-8, which a database with the encoding SQL_ASCII takes \
+         and the server does not send; go on behind it with \"walpost offsets set\"",
+    ),
+    during(
+        Doing::Streaming,
         "58P01",
         Class::Gap,
         "WAL that the slot needs was removed; see max_slot_wal_keep_size",

@@ -288,6 +288,20 @@ fn a_wrong_password_or_database_is_a_configuration_error() {
     Walpost::start(&scene.worker(), &[&absent]).expect_exit(2, &["absent"]);
 }
 
+/// Positions could be deleted from it.
+#[test]
+fn an_offsets_topic_that_is_not_only_compacted_is_refused() {
+    let scene = Scene::new("startup");
+    let policy = [("cleanup.policy", "compact,delete")];
+    scene.kafka.create_topic(&scene.offset_topic(), 1, &policy);
+    let topic = scene.offset_topic();
+    let texts = [topic.as_str(), "cleanup.policy=compact"];
+    run_files(&["check"], &scene.worker(), &[&scene.connector()])
+        .expect(2)
+        .says(&texts);
+    scene.spawn().expect_exit(2, &texts);
+}
+
 /// `check` changes nothing and finds the same faults.
 #[test]
 fn check_changes_nothing_and_says_what_run_would() {

@@ -103,6 +103,31 @@ async fn filtered_mode_keeps_the_tables_in_step() {
     );
 }
 
+/// What `ALTER PUBLICATION` would fail with is found before it is run.
+#[tokio::test]
+async fn a_publication_that_cannot_be_kept_in_step_is_a_finding() {
+    let server = Server::start(&[]);
+    let sql = server.session().await;
+    sql.execute(OUTBOX).await.unwrap();
+    let cdc = "CREATE ROLE cdc LOGIN REPLICATION; GRANT SELECT ON outbox TO cdc; \
+               CREATE TABLE other (id int); CREATE PUBLICATION p FOR TABLE other";
+    sql.execute(cdc).await.unwrap();
+    let mut database = server.database();
+    "cdc".clone_into(&mut database.user);
+    let limited = Session::connect(&database, "test").await.unwrap();
+    let mut connector = connector(database, "public.outbox");
+    connector.publication.autocreate = Autocreate::Filtered;
+    let text = problems(&limited, &connector).await;
+    for part in ["ADD TABLE", "DROP TABLE", "run as their owner"] {
+        assert!(text.contains(part), "{part} is missing from: {text}");
+    }
+    sql.execute("DROP PUBLICATION p; CREATE PUBLICATION p FOR ALL TABLES")
+        .await
+        .unwrap();
+    let text = problems(&sql, &connector).await;
+    assert!(text.contains("FOR ALL TABLES"), "{text}");
+}
+
 /// A start would put it right, but nothing starts while a stream runs.
 #[tokio::test]
 async fn what_a_start_would_mend_is_trouble_while_streaming() {

@@ -1,7 +1,7 @@
 //! Whether the publication delivers what we need of it, or can be created.
 
 use super::super::identifier;
-use super::super::publication::{PublicationState, alter_statement, create_statement};
+use super::super::publication::{PublicationState, alter_statement, create_statement, steps};
 use super::super::relation::TableName;
 use super::super::tables::{PublishedTable, TableState};
 use super::Check;
@@ -41,6 +41,9 @@ impl Check<'_> {
                 settings.name
             ));
         }
+        if !self.streaming {
+            self.can_alter(&state, names, tables);
+        }
         let published = self.session.published(&settings.name).await?;
         for table in tables {
             self.published(table, &state, &published, server_major);
@@ -79,7 +82,6 @@ impl Check<'_> {
         let add = alter_statement(&publication.name, "ADD", [&own]);
         if will_be_added {
             if !state.tables.contains(&own) {
-                self.notes.push(format!("will run: {add}"));
                 self.columns(table, None, server_major);
             }
         } else if !missing.is_empty() {
@@ -123,6 +125,31 @@ impl Check<'_> {
                  include.partitions is false",
                 table.label()
             ));
+        }
+    }
+
+    /// What a start does to an existing publication, and whether it may.
+    fn can_alter(&mut self, state: &PublicationState, names: &[TableName], tables: &[TableState]) {
+        let statements = match steps(self.connector, state, names) {
+            Ok(statements) => statements,
+            Err(failure) => return self.problems.push(failure),
+        };
+        let new = |table: &&TableState| {
+            let name = (table.schema.clone(), table.table.clone());
+            !state.tables.contains(&name)
+        };
+        let may = state.owned && tables.iter().filter(new).all(|table| table.owned);
+        for statement in statements {
+            if may {
+                self.notes.push(format!("will run: {statement}"));
+            } else {
+                self.problem(format!(
+                    "publication \"{}\" is not in step with table.include.list and role {:?} may \
+                     not alter it (it must own the publication and the tables); run as their \
+                     owner: {statement}",
+                    self.connector.publication.name, self.connector.database.user
+                ));
+            }
         }
     }
 
