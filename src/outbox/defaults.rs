@@ -50,6 +50,10 @@ fn built_in(
         _ => return None,
     };
     let text = literal(expression.trim(), placeholder)?;
+    let decoded = |text: &str| {
+        let decoded = codec.decode(schema, text, Origin::Stream).ok()?;
+        Some(decoded.value.into_owned())
+    };
     match name {
         "bool" => Some(Value::Boolean(text.eq_ignore_ascii_case("true"))),
         // Only finite numbers are read here.
@@ -57,10 +61,10 @@ fn built_in(
         // A struct cannot be a default.
         "numeric" if matches!(schema.kind, Kind::Struct(_)) => None,
         "uuid" => Some(Value::String(text.to_lowercase().into())),
-        _ => {
-            let decoded = codec.decode(schema, text, Origin::Stream).ok()?;
-            Some(decoded.value.into_owned())
+        "date" | "time" | "timestamp" | "timestamptz" => {
+            codec.at_javas_limit(text).unwrap_or_else(|| decoded(text))
         }
+        _ => decoded(text),
     }
 }
 

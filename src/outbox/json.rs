@@ -27,11 +27,22 @@ const SPECIAL: [bool; 256] = {
     special
 };
 
-/// Writes `text` quoted.
+/// Writes `text` quoted, as Jackson does where it makes bytes.
 pub(super) fn write_string(out: &mut String, text: &str) {
+    quote(out, text, true);
+}
+
+/// Writes `text` quoted, as Jackson does where it makes a Java string: no character is escaped for
+/// being above U+FFFF.
+pub(super) fn write_java_string(out: &mut String, text: &str) {
+    quote(out, text, false);
+}
+
+fn quote(out: &mut String, text: &str, escape_pairs: bool) {
     out.push('"');
     let mut plain_from = 0;
-    let special = |(_, byte): &(usize, u8)| SPECIAL[usize::from(*byte)];
+    let special =
+        |(_, byte): &(usize, u8)| SPECIAL[usize::from(*byte)] && (escape_pairs || *byte < 0xf0);
     for (at, byte) in text.bytes().enumerate().filter(special) {
         let short = match byte {
             b'"' => "\\\"",
@@ -360,6 +371,13 @@ mod tests {
             quoted("Zoë \"q\" \\ / \t\n\r\u{1}\u{1f}\u{7f}€😀\u{2028}\u{8}\u{c}"),
             "\"Zoë \\\"q\\\" \\\\ / \\t\\n\\r\\u0001\\u001F\u{7f}€\\uD83D\\uDE00\u{2028}\\b\\f\""
         );
+    }
+
+    #[test]
+    fn a_text_inside_a_text_keeps_its_pairs() {
+        let mut out = String::new();
+        write_java_string(&mut out, "😀\"\u{1f}é");
+        assert_eq!(out, "\"😀\\\"\\u001Fé\"");
     }
 
     #[test]

@@ -152,7 +152,13 @@ pub(super) fn run<'a>(
     let mut stage = Stage::Raw(raw);
     for step in chain {
         if step.applies(&stage) {
-            if matches!(step.action, Action::Filter) {
+            // A second router takes what is no change as it is, but for a tombstone.
+            let drops = match step.action {
+                Action::Filter => true,
+                Action::Route(..) => stage.is_tombstone(),
+                _ => false,
+            };
+            if drops {
                 return Ok(Err(Dropped::Filtered));
             }
             stage = step.apply(stage, routers)?;

@@ -43,6 +43,10 @@ pub(super) fn convert<'a>(
         }
         Converter::ByteArray => byte_array(schema, value),
         Converter::BinaryData(delegate) => binary_data(delegate.as_deref(), schema, value),
+        // Alone of these it looks at the schema, even where there is no value.
+        Converter::Boolean if schema.is_some_and(|schema| schema.kind != Kind::Boolean) => {
+            Err(Refusal("BooleanConverter takes booleans only".to_owned()))
+        }
         Converter::Boolean
         | Converter::Short
         | Converter::Integer

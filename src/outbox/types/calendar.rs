@@ -14,6 +14,21 @@ const GREGORIAN_START: i64 = -141_427;
 const POSITIVE_INFINITY: i64 = 9_223_372_036_825_200_000;
 const NEGATIVE_INFINITY: i64 = -9_223_372_036_832_400_000;
 
+/// `LocalDate.MAX` and `MIN`, as days since 1970-01-01.
+pub(super) const LAST_DAY: i64 = 365_241_780_471;
+pub(super) const FIRST_DAY: i64 = -365_243_219_162;
+/// `LocalDateTime.MAX` and `MIN`.
+pub(super) const LAST_MOMENT: Moment = Moment {
+    seconds: LAST_DAY * SECONDS_PER_DAY + SECONDS_PER_DAY - 1,
+    micros: 999_999,
+};
+pub(super) const FIRST_MOMENT: Moment = Moment {
+    seconds: FIRST_DAY * SECONDS_PER_DAY,
+    micros: 0,
+};
+/// `LocalTime.MAX`.
+pub(super) const LAST_MICROSECOND: i64 = SECONDS_PER_DAY * 1_000_000 - 1;
+
 /// Days since 1970-01-01 of a proleptic Gregorian date; year 0 is 1 BC.
 pub(in crate::outbox) fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
@@ -31,6 +46,11 @@ fn date(days: i64) -> (i64, i64, i64) {
     let year_of_era =
         (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    from_march(year_of_era + era * 400, day_of_year)
+}
+
+/// Year, month and day of a day in a year that begins with March.
+fn from_march(year: i64, day_of_year: i64) -> (i64, i64, i64) {
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
     let month = if shifted_month < 10 {
@@ -38,8 +58,7 @@ fn date(days: i64) -> (i64, i64, i64) {
     } else {
         shifted_month - 9
     };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
+    (year + i64::from(month <= 2), month, day)
 }
 
 /// Days since 1970-01-01 of a Julian date.
@@ -47,6 +66,17 @@ fn julian_days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     year * 365 + year.div_euclid(4) + day_of_year - 719_470
+}
+
+/// Year, month and day of a day since 1970-01-01 in the Julian calendar.
+fn julian_date(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_470;
+    let day_of_four_years = shifted.rem_euclid(1461);
+    let year_of_four = (day_of_four_years - day_of_four_years / 1460) / 365;
+    from_march(
+        year_of_four + shifted.div_euclid(1461) * 4,
+        day_of_four_years - 365 * year_of_four,
+    )
 }
 
 /// A date as Postgres prints it, before it is given a meaning.
@@ -193,14 +223,20 @@ pub(in crate::outbox) fn header_date(millis: i64) -> String {
     out
 }
 
-/// `java.util.Date.toString` in UTC: `Sat Feb 29 01:02:03 UTC 2020`.
+/// `java.util.Date.toString` in UTC: `Sat Feb 29 01:02:03 UTC 2020`. Before the Gregorian calendar
+/// it is a Julian date, and no era is shown.
 pub(in crate::outbox) fn java_date(millis: i64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
     let epoch_day = millis.div_euclid(MILLIS_PER_DAY);
-    let (year, month, day) = date(epoch_day);
+    let (year, month, day) = if epoch_day < GREGORIAN_START {
+        julian_date(epoch_day)
+    } else {
+        date(epoch_day)
+    };
+    let year = if year > 0 { year } else { 1 - year };
     let name = |names: &[&'static str], at: i64| {
         usize::try_from(at)
             .ok()
@@ -466,7 +502,18 @@ mod tests {
         assert_eq!(header_date(-1), "23:59:59.999Z");
         assert_eq!(header_date(86_400_000), "1970-01-02");
         assert_eq!(header_date(1_582_938_123_456), "2020-02-29T01:02:03.456Z");
-        assert_eq!(java_date(1_582_938_123_456), "Sat Feb 29 01:02:03 UTC 2020");
+        for (millis, text) in [
+            (1_582_938_123_456, "Sat Feb 29 01:02:03 UTC 2020"),
+            (-12_219_292_800_000, "Fri Oct 15 00:00:00 UTC 1582"),
+            (-12_219_292_800_001, "Thu Oct 04 23:59:59 UTC 1582"),
+            (-62_135_769_600_000, "Sat Jan 01 00:00:00 UTC 1"),
+            (-62_162_035_200_000, "Wed Mar 03 00:00:00 UTC 1"),
+            (-63_517_824_000_000, "Fri Mar 17 00:00:00 UTC 44"),
+            (-210_866_803_200_000, "Mon Jan 01 00:00:00 UTC 4713"),
+            (i64::MIN, "Sun Dec 02 16:47:04 UTC 292269055"),
+        ] {
+            assert_eq!(java_date(millis), text);
+        }
     }
 
     proptest::proptest! {

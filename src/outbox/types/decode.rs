@@ -8,7 +8,7 @@ use super::literal::{self, Item};
 use super::{Codec, Numeric, Origin, Precision, Unconvertible, binary};
 use crate::config::{DecimalMode, HstoreMode, IntervalMode, TimeMode};
 use crate::outbox::java::{self, Decimal};
-use crate::outbox::json::write_string;
+use crate::outbox::json::write_java_string;
 use crate::outbox::schema::{Kind, Schema};
 use crate::outbox::value::{Struct, Value};
 
@@ -60,6 +60,10 @@ impl Codec {
                 _ => Value::Float32(text.parse().ok()?),
             },
             Codec::Float64 => Value::Float64(literal::parse_f64(text)?),
+            // Inside an array the driver takes what is no number for a mistake.
+            Codec::Numeric(_) if origin == Origin::Element && text.ends_with(['N', 'y']) => {
+                return None;
+            }
             Codec::Numeric(numeric) => numeric.decode(schema, text)?,
             Codec::Money { mode, digits } => money(*mode, *digits, &literal::parse_money(text)?),
             Codec::Bytea(mode) => binary::present(*mode, Cow::Owned(binary::parse_bytea(text)?)),
@@ -118,9 +122,16 @@ fn decode_array<'a>(
         Kind::Array(item_schema) => item_schema,
         _ => return Err(Unconvertible),
     };
+    let Some(elements) = literal::parse_array(text) else {
+        // An int2vector is called an array and is not written as one.
+        return Ok(Decoded {
+            value: Value::List(Vec::new()),
+            lost: true,
+        });
+    };
     let mut lost = false;
     let mut values = Vec::new();
-    for element in literal::parse_array(text).ok_or(Unconvertible)? {
+    for element in elements {
         values.push(match element {
             Item::Null => Value::Null,
             // Java would print the address of the inner array, or give up.
@@ -129,9 +140,20 @@ fn decode_array<'a>(
                 Value::Null
             }
             Item::Text(text) => {
-                let decoded = item.decode(item_schema, &text, Origin::Element)?;
-                lost |= decoded.lost;
-                decoded.value.into_owned()
+                match item.decode(item_schema, &text, Origin::Element) {
+                    Ok(decoded) => {
+                        lost |= decoded.lost;
+                        decoded.value.into_owned()
+                    }
+                    // Debezium gives up on a single one only where nanoseconds overflow.
+                    Err(Unconvertible)
+                        if matches!(item, Codec::Timestamp(TimeMode::Nanoseconds, _)) =>
+                    {
+                        lost = true;
+                        Value::Null
+                    }
+                    Err(unconvertible) => return Err(unconvertible),
+                }
             }
         });
     }
@@ -305,10 +327,10 @@ pub(super) fn hstore<'a>(
             let mut out = String::from("{");
             for (at, (key, value)) in entries.iter().enumerate() {
                 out.push_str(if at == 0 { "" } else { "," });
-                write_string(&mut out, key);
+                write_java_string(&mut out, key);
                 out.push(':');
                 match value {
-                    Some(value) => write_string(&mut out, value),
+                    Some(value) => write_java_string(&mut out, value),
                     None => out.push_str("null"),
                 }
             }

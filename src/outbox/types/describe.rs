@@ -20,7 +20,7 @@ pub(in crate::outbox) fn describe(
     let pg_type = root(pg_type);
     let known = match &pg_type.kind {
         PgTypeKind::Enum(labels) => Some(enumeration(labels)),
-        PgTypeKind::Array(element) => return array(element, measure, options),
+        PgTypeKind::Array(element) => return array(&pg_type.name, element, measure, options),
         PgTypeKind::Base | PgTypeKind::Range => base(pg_type, measure, options),
         PgTypeKind::Domain(..)
         | PgTypeKind::Composite
@@ -119,7 +119,12 @@ fn extension(name: &str, options: &ValueOptions) -> Option<Described> {
 }
 
 /// Arrays that Debezium knows by name have optional items; for all others it forgets to say so.
-fn array(element: &PgType, measure: Measure, options: &ValueOptions) -> Option<Described> {
+fn array(
+    name: &str,
+    element: &PgType,
+    measure: Measure,
+    options: &ValueOptions,
+) -> Option<Described> {
     let built_in = element.schema == "pg_catalog";
     let (item, codec) = match &element.kind {
         PgTypeKind::Enum(labels) => enumeration(labels),
@@ -139,6 +144,7 @@ fn array(element: &PgType, measure: Measure, options: &ValueOptions) -> Option<D
                 return Some((schema, Codec::Array(Box::new(Codec::Bit))));
             }
             "tsvector" | "isbn" => base(element, measure, options)?,
+            _ if matches!(name, "int2vector" | "oidvector") => base(element, measure, options)?,
             _ => match base(element, measure, options) {
                 Some((item, codec)) => (item.or_null(), codec),
                 None => opaque(element, options)?,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::calendar;
 use super::decode;
-use super::{Codec, Unconvertible, literal};
-use crate::config::{BinaryMode, DecimalMode, IntervalMode};
+use super::{Codec, Precision, Unconvertible, literal};
+use crate::config::{BinaryMode, DecimalMode, IntervalMode, TimeMode};
 use crate::outbox::java::Decimal;
 use crate::outbox::schema::Schema;
 use crate::outbox::value::Value;
@@ -50,6 +50,56 @@ impl Codec {
             Codec::Point => decode::point(schema, 0.0, 0.0),
             Codec::Array(_) => Value::List(Vec::new()),
         }
+    }
+
+    /// What a default says with infinity, or with 24:00: the first or last date and time that
+    /// Java's classes have, or nothing (the inner `None`) where its unit cannot hold them. A value
+    /// of the stream takes another way and comes out elsewhere.
+    pub(in crate::outbox) fn at_javas_limit(&self, text: &str) -> Option<Option<Value<'static>>> {
+        let last = match text {
+            "infinity" | "24:00:00" => true,
+            "-infinity" => false,
+            _ => return None,
+        };
+        Some(match self {
+            Codec::Date(mode) => {
+                let day = if last {
+                    calendar::LAST_DAY
+                } else {
+                    calendar::FIRST_DAY
+                };
+                Some(decode::date(*mode, day))
+            }
+            Codec::Time(TimeMode::Nanoseconds, _) => {
+                Some(Value::Int64(calendar::LAST_MICROSECOND * 1000 + 999))
+            }
+            Codec::Time(TimeMode::IsoString, _) => {
+                Some(Value::String("23:59:59.999999999Z".into()))
+            }
+            Codec::Time(mode, precision) => {
+                decode::time(*mode, *precision, calendar::LAST_MICROSECOND)
+            }
+            Codec::Timestamp(TimeMode::IsoString, _) => {
+                Some(Value::String(Cow::Borrowed(if last {
+                    "+999999999-12-31T23:59:59.999999999Z"
+                } else {
+                    "-999999999-01-01T00:00:00Z"
+                })))
+            }
+            Codec::Timestamp(mode @ TimeMode::Microseconds, precision)
+            | Codec::Timestamp(
+                mode @ (TimeMode::Adaptive | TimeMode::AdaptiveTimeMicroseconds),
+                precision @ Precision::Micros,
+            ) => {
+                let moment = if last {
+                    calendar::LAST_MOMENT
+                } else {
+                    calendar::FIRST_MOMENT
+                };
+                decode::timestamp(*mode, *precision, moment)
+            }
+            _ => None,
+        })
     }
 
     /// `unavailable.value.placeholder` in the column's type. Types that cannot hold it fail as a
@@ -95,7 +145,7 @@ fn unavailable_array<'a>(
         "_bytea" if *item == Codec::Bytea(BinaryMode::Bytes) => {
             vec![Value::Bytes(placeholder.as_bytes().to_vec())]
         }
-        "_int4" | "_date" if *item != Codec::Date(crate::config::TimeMode::Connect) => placeholder
+        "_int4" | "_date" if *item != Codec::Date(TimeMode::Connect) => placeholder
             .as_bytes()
             .iter()
             .map(|byte| Value::Int32(i32::from(signed(byte))))
