@@ -431,6 +431,36 @@ fn parse_offset(text: &str) -> Option<i64> {
     Some(sign * seconds)
 }
 
+/// Milliseconds of `yyyy-MM-dd` as `SimpleDateFormat` reads it: the 30th of February is a day of
+/// March, and what follows the day does not matter.
+pub(in crate::outbox) fn lenient_date(text: &str) -> Option<i64> {
+    let (year, rest) = leading_number(text)?;
+    let (month, rest) = leading_number(rest.strip_prefix('-')?)?;
+    let (day, _) = leading_number(rest.strip_prefix('-')?)?;
+    let months = year.checked_mul(12)?.checked_add(month - 1)?;
+    let first = days(months.div_euclid(12), months.rem_euclid(12) + 1, 1);
+    (first + day - 1).checked_mul(MILLIS_PER_DAY)
+}
+
+/// Milliseconds of `HH:mm:ss.SSS'Z'` as `SimpleDateFormat` reads it.
+pub(in crate::outbox) fn lenient_clock(text: &str) -> Option<i64> {
+    let (hour, rest) = leading_number(text)?;
+    let (minute, rest) = leading_number(rest.strip_prefix(':')?)?;
+    let (second, rest) = leading_number(rest.strip_prefix(':')?)?;
+    let (millis, rest) = leading_number(rest.strip_prefix('.')?)?;
+    rest.strip_prefix('Z')?;
+    Some(((hour * 60 + minute) * 60 + second) * 1000 + millis)
+}
+
+/// At most as many digits as a date of 24 characters may have.
+fn leading_number(text: &str) -> Option<(i64, &str)> {
+    let end = text
+        .find(|character: char| !character.is_ascii_digit())
+        .unwrap_or(text.len());
+    let digits = text.get(..end).filter(|digits| digits.len() <= 10)?;
+    Some((number(digits)?, &text[end..]))
+}
+
 fn number(text: &str) -> Option<i64> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
