@@ -38,7 +38,7 @@ pub(super) fn read(view: &View<'_>) -> ValueOptions {
         },
         money_fraction_digits: view.number("money.fraction.digits"),
         include_unknown: view.flag("include.unknown.datatypes"),
-        unavailable_placeholder: view.text("unavailable.value.placeholder"),
+        unavailable_placeholder: bytes(view.text("unavailable.value.placeholder")),
         converting_failure: match view.choice("event.converting.failure.handling.mode") {
             "warn" => FailureMode::Warn,
             "skip" => FailureMode::Skip,
@@ -46,5 +46,40 @@ pub(super) fn read(view: &View<'_>) -> ValueOptions {
         },
         schema_names: adjustment(view.choice("schema.name.adjustment.mode")),
         field_names: adjustment(view.choice("field.name.adjustment.mode")),
+    }
+}
+
+/// What follows `hex:`, digits in pairs; any other text as it is.
+fn bytes(text: String) -> Vec<u8> {
+    let pairs = |digits: &str| -> Option<Vec<u8>> {
+        let digit = |byte: &u8| {
+            char::from(*byte)
+                .to_digit(16)
+                .and_then(|digit| u8::try_from(digit).ok())
+        };
+        digits
+            .as_bytes()
+            .chunks(2)
+            .map(|pair| match pair {
+                [high, low] => Some(digit(high)? << 4 | digit(low)?),
+                _ => None,
+            })
+            .collect()
+    };
+    match text.strip_prefix("hex:").and_then(pairs) {
+        Some(bytes) => bytes,
+        None => text.into_bytes(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn a_placeholder_may_be_given_in_hexadecimal() {
+        assert_eq!(bytes("hex:0aFF".to_owned()), [0x0a, 0xff]);
+        assert_eq!(bytes("hex:0".to_owned()), b"hex:0");
+        assert_eq!(bytes("gone".to_owned()), b"gone");
     }
 }

@@ -60,7 +60,7 @@ pub(super) struct Row<'a> {
     /// What the row was before, for values that the new one leaves out.
     pub(super) old: Option<Tuple<'a>>,
     pub(super) origin: Origin,
-    pub(super) placeholder: &'a str,
+    pub(super) placeholder: &'a [u8],
     pub(super) failure: FailureMode,
     /// Columns whose value is published otherwise than it stands here.
     pub(super) replaced: RefCell<Vec<(Replaced, Arc<str>)>>,

@@ -17,8 +17,8 @@ pub struct ValueOptions {
     pub money_fraction_digits: u16,
     /// `include.unknown.datatypes`.
     pub include_unknown: bool,
-    /// `unavailable.value.placeholder`.
-    pub unavailable_placeholder: String,
+    /// `unavailable.value.placeholder`, the bytes behind `hex:` where it begins like that.
+    pub unavailable_placeholder: Vec<u8>,
     /// `event.converting.failure.handling.mode`.
     pub converting_failure: FailureMode,
     /// `schema.name.adjustment.mode`.

@@ -107,19 +107,17 @@ impl Codec {
     pub(in crate::outbox) fn unavailable<'a>(
         &self,
         type_name: &str,
-        placeholder: &'a str,
+        placeholder: &'a [u8],
     ) -> Result<Value<'a>, Unconvertible> {
-        let text = || Value::String(Cow::Borrowed(placeholder));
+        let text = || Value::String(String::from_utf8_lossy(placeholder));
         match self {
             Codec::Text => Ok(text()),
-            Codec::Bytea(BinaryMode::Bytes) => {
-                Ok(Value::Buffer(Cow::Borrowed(placeholder.as_bytes())))
-            }
+            Codec::Bytea(BinaryMode::Bytes) => Ok(Value::Buffer(Cow::Borrowed(placeholder))),
             Codec::Bytea(BinaryMode::Hex) => Ok(text()),
-            Codec::Hstore(mode) => Ok(decode::hstore(
-                *mode,
-                vec![(placeholder.to_owned(), Some(placeholder.to_owned()))],
-            )),
+            Codec::Hstore(mode) => {
+                let text = String::from_utf8_lossy(placeholder).into_owned();
+                Ok(decode::hstore(*mode, vec![(text.clone(), Some(text))]))
+            }
             // These are strings that the placeholder passes through unread.
             Codec::Numeric(numeric) if numeric.mode != DecimalMode::Double => match numeric.mode {
                 DecimalMode::String => Ok(text()),
@@ -135,23 +133,21 @@ impl Codec {
 fn unavailable_array<'a>(
     item: &Codec,
     type_name: &str,
-    placeholder: &'a str,
+    placeholder: &'a [u8],
 ) -> Result<Value<'a>, Unconvertible> {
     let signed = |byte: &u8| byte.cast_signed();
     let items = match type_name {
         "_text" | "_varchar" | "_bpchar" | "_json" | "_jsonb" => {
-            vec![Value::String(Cow::Borrowed(placeholder))]
+            vec![Value::String(String::from_utf8_lossy(placeholder))]
         }
         "_bytea" if *item == Codec::Bytea(BinaryMode::Bytes) => {
-            vec![Value::Bytes(placeholder.as_bytes().to_vec())]
+            vec![Value::Bytes(placeholder.to_vec())]
         }
         "_int4" | "_date" if *item != Codec::Date(TimeMode::Connect) => placeholder
-            .as_bytes()
             .iter()
             .map(|byte| Value::Int32(i32::from(signed(byte))))
             .collect(),
         "_int8" => placeholder
-            .as_bytes()
             .iter()
             .map(|byte| Value::Int64(i64::from(signed(byte))))
             .collect(),

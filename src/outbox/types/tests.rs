@@ -20,7 +20,7 @@ fn options() -> ValueOptions {
         hstore: HstoreMode::Json,
         money_fraction_digits: 2,
         include_unknown: false,
-        unavailable_placeholder: "gone".to_owned(),
+        unavailable_placeholder: b"gone".to_vec(),
         converting_failure: FailureMode::Fail,
         schema_names: NameAdjustment::None,
         field_names: NameAdjustment::None,
@@ -160,7 +160,7 @@ fn a_value_not_sent_reads_as_the_placeholder_where_the_type_can_hold_it() {
     let unavailable = |pg_type: &PgType| {
         let (_, codec) = described(pg_type, -1).unwrap();
         codec
-            .unavailable(&pg_type.name, "gone")
+            .unavailable(&pg_type.name, b"gone")
             .ok()
             .map(Value::into_owned)
     };
@@ -179,6 +179,11 @@ fn a_value_not_sent_reads_as_the_placeholder_where_the_type_can_hold_it() {
         ))
     );
     assert_eq!(unavailable(&base("numeric")), None);
+    let (_, text) = described(&base("text"), -1).unwrap();
+    assert_eq!(
+        text.unavailable("text", &[b'a', 0xff]),
+        Ok(Value::String("a\u{fffd}".into()))
+    );
 }
 
 proptest::proptest! {

@@ -43,7 +43,7 @@ pub(super) fn connector(database: Database, include: &str) -> Connector {
             hstore: HstoreMode::Json,
             money_fraction_digits: 2,
             include_unknown: false,
-            unavailable_placeholder: "__debezium_unavailable_value".to_owned(),
+            unavailable_placeholder: b"__debezium_unavailable_value".to_vec(),
             converting_failure: FailureMode::Fail,
             schema_names: NameAdjustment::None,
             field_names: NameAdjustment::None,
