@@ -312,7 +312,7 @@ fn facts((name, type_name, oid): &Type) -> ColumnFacts {
             name: (*type_name).to_owned(),
             kind: PgTypeKind::Base,
         }),
-        key: *name == "id",
+        key: (*name == "id").then_some(0),
         not_null: *name == "id",
         default: None,
     }

@@ -65,7 +65,7 @@ static BENCH: LazyLock<Mutex<Bench>> = LazyLock::new(|| {
             name: (*type_name).to_owned(),
             kind: PgTypeKind::Base,
         }),
-        key: *name == "id",
+        key: (*name == "id").then_some(0),
         not_null: false,
         default: None,
     });

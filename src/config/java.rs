@@ -9,6 +9,8 @@ use std::fmt;
 
 use fancy_regex::{Expr, Regex};
 
+use super::validated::TopicPattern;
+
 /// Why an expression was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegexError(String);
@@ -41,12 +43,26 @@ pub(super) fn whole_ignoring_case(text: &str) -> Result<Regex, RegexError> {
     compile(text, "(?i)")
 }
 
+/// Compiles a Java expression for a RegexRouter.
+///
+/// # Errors
+/// As [`whole`].
+pub(super) fn topic_pattern(text: &str) -> Result<TopicPattern, RegexError> {
+    Ok(TopicPattern {
+        whole: whole(text)?,
+        first: build(&translate(text)?)?,
+    })
+}
+
 fn compile(text: &str, flags: &str) -> Result<Regex, RegexError> {
     let translated = translate(text)?;
     // On its own first: `a)(b` would become valid inside the group that anchors it.
     Expr::parse_tree(&translated).map_err(|error| RegexError(error.to_string()))?;
-    Regex::new(&format!("{flags}\\A(?:{translated})\\z"))
-        .map_err(|error| RegexError(error.to_string()))
+    build(&format!("{flags}\\A(?:{translated})\\z"))
+}
+
+fn build(translated: &str) -> Result<Regex, RegexError> {
+    Regex::new(translated).map_err(|error| RegexError(error.to_string()))
 }
 
 /// Checks a replacement in the syntax of Java's `Matcher.replaceFirst` against the groups of

@@ -173,12 +173,12 @@ fn kind(
             let view = settings.view(&prefix, &REGEX_ROUTER);
             let regex = required(settings, &view, "regex", findings);
             let replacement = required(settings, &view, "replacement", findings)?;
-            let regex = java::whole(&regex?).ok()?;
+            let regex = java::topic_pattern(&regex?).ok()?;
             replaceable(
                 settings,
                 &view,
                 "replacement",
-                &regex,
+                &regex.first,
                 &replacement,
                 findings,
             );
@@ -345,13 +345,13 @@ fn router(settings: &Settings, alias: &str, findings: &mut Findings) -> Option<R
             ),
         );
     }
-    let route_regex = java::whole(&view.text("route.topic.regex")).ok()?;
+    let route_regex = java::topic_pattern(&view.text("route.topic.regex")).ok()?;
     let route_replacement = view.text("route.topic.replacement");
     replaceable(
         settings,
         &view,
         "route.topic.replacement",
-        &route_regex,
+        &route_regex.first,
         &route_replacement,
         findings,
     );

@@ -95,11 +95,16 @@ impl Bound {
             }
             Operation::Insert { new } => row(new, None, Origin::Stream),
             Operation::Read { new } => row(new, None, Origin::Snapshot),
+            // A deletion and an insertion, to Debezium.
+            Operation::Update { old, new } if self.table.key_changed(old, new) => {
+                if connector.insert_events {
+                    row(new, old, Origin::Stream)
+                } else {
+                    Admitted::Dropped(Dropped::Skipped)
+                }
+            }
             Operation::Update { .. } if !connector.update_events => {
                 Admitted::Dropped(Dropped::Skipped)
-            }
-            Operation::Update { old, new } if self.table.key_changed(old, new) => {
-                row(new, old, Origin::Stream)
             }
             Operation::Update { new, .. } => match self.invalid_op(chain) {
                 InvalidOp::Fatal => {

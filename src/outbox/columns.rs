@@ -93,8 +93,8 @@ impl Table {
                 modifier: described.type_modifier,
                 facts,
             };
-            if facts.key {
-                key.extend(source.column(connector, None));
+            if let Some(place) = facts.key {
+                key.extend(source.column(connector, None).map(|column| (place, column)));
             }
             let takes = connector.columns.filter.takes(&path);
             shown.push(takes);
@@ -102,6 +102,8 @@ impl Table {
                 columns.extend(source.column(connector, Some(&path)));
             }
         }
+        key.sort_by_key(|(place, _)| *place);
+        let key: Vec<Column> = key.into_iter().map(|(_, column)| column).collect();
         let schema_names = connector.values.schema_names;
         let mut key_schema = Schema::new(Kind::Struct(
             key.iter()

@@ -382,10 +382,17 @@ fn relation(json: &Json) -> (Relation, TableFacts) {
     let facts = TableFacts {
         columns: list(&json["facts"])
             .iter()
-            .map(|facts| ColumnFacts {
+            .zip(0..)
+            .map(|(facts, at)| ColumnFacts {
                 pg_type: Arc::new(pg_type(&facts[0])),
                 not_null: facts[1].as_bool().unwrap(),
-                key: facts[2].as_bool().unwrap(),
+                // Either only whether it is part of the key, or where.
+                key: match facts[2].as_bool() {
+                    Some(part) => part.then_some(at),
+                    None => facts[2]
+                        .as_u64()
+                        .map(|place| usize::try_from(place).unwrap()),
+                },
                 default: facts[3].as_str().map(str::to_owned),
             })
             .collect(),

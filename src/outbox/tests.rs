@@ -91,7 +91,7 @@ fn facts() -> TableFacts {
                     kind: PgTypeKind::Base,
                 }),
                 not_null: *name == "id",
-                key: *name == "id",
+                key: (*name == "id").then_some(0),
                 default: None,
             })
             .collect(),

@@ -7,6 +7,7 @@ use fancy_regex::Regex;
 
 use super::names;
 use super::problem::Problem;
+use crate::config::TopicPattern;
 
 /// Distinct routing values whose topic is remembered. Beyond that many all are forgotten: memory
 /// stays bounded, whatever the routing column holds.
@@ -14,10 +15,11 @@ const REMEMBERED_MAX: usize = 10_000;
 /// Characters of a topic name that an error quotes.
 const QUOTED_MAX: usize = 80;
 
-/// `Matcher.matches` followed by `replaceFirst`, as Connect's RegexRouter does.
+/// `Matcher.matches` followed by `replaceFirst`, as Connect's RegexRouter does. The second looks
+/// anew, from the start and not for the whole: of `order`, `(.*?)(-v1)?` replaces nothing at all.
 #[derive(Debug)]
 pub(super) struct Rewriter {
-    regex: Regex,
+    pattern: TopicPattern,
     replacement: Result<Vec<Part>, String>,
 }
 
@@ -30,28 +32,28 @@ enum Part {
 }
 
 impl Rewriter {
-    /// `regex` is anchored. A replacement that Java would refuse is refused only where it would be
-    /// used.
-    pub(super) fn new(regex: &Regex, replacement: &str) -> Self {
+    /// A replacement that Java would refuse is refused only where it would be used.
+    pub(super) fn new(pattern: &TopicPattern, replacement: &str) -> Self {
         Self {
-            regex: regex.clone(),
-            replacement: parse(replacement, regex),
+            pattern: pattern.clone(),
+            replacement: parse(replacement, &pattern.first),
         }
     }
 
     /// The rewritten text, or `None` when the expression does not match the whole of it.
     pub(super) fn rewrite(&self, text: &str) -> Result<Option<String>, Problem> {
-        let captures = self.regex.captures(text).map_err(|_| {
-            Problem::new("the topic's regular expression gave up on the routing value")
-        })?;
-        let covers = |range: std::ops::Range<usize>| range == (0..text.len());
-        let Some(captures) =
-            captures.filter(|captures| captures.get(0).is_some_and(|whole| covers(whole.range())))
-        else {
+        let gave_up =
+            |_| Problem::new("the topic's regular expression gave up on the routing value");
+        if !self.pattern.whole.is_match(text).map_err(gave_up)? {
             return Ok(None);
+        }
+        let found = self.pattern.first.captures(text).map_err(gave_up)?;
+        let Some(captures) = found else {
+            return Ok(Some(text.to_owned()));
         };
+        let place = captures.get(0).map_or(0..0, |all| all.range());
         let parts = self.replacement.as_ref().map_err(Problem::new)?;
-        let mut out = String::new();
+        let mut out = text[..place.start].to_owned();
         for part in parts {
             let group = match part {
                 Part::Literal(literal) => {
@@ -63,6 +65,7 @@ impl Rewriter {
             };
             out.push_str(group.map_or("", |group| group.as_str()));
         }
+        out.push_str(&text[place.end..]);
         Ok(Some(out))
     }
 }
@@ -227,10 +230,11 @@ mod tests {
     use super::*;
 
     fn rewriter(regex: &str, replacement: &str) -> Rewriter {
-        Rewriter::new(
-            &Regex::new(&format!("\\A(?:{regex})\\z")).unwrap(),
-            replacement,
-        )
+        let pattern = TopicPattern {
+            whole: Regex::new(&format!("\\A(?:{regex})\\z")).unwrap(),
+            first: Regex::new(regex).unwrap(),
+        };
+        Rewriter::new(&pattern, replacement)
     }
 
     fn rewrite(regex: &str, replacement: &str, text: &str) -> Option<String> {
@@ -259,6 +263,12 @@ mod tests {
             "Order"
         );
         assert_eq!(rewrite("X(.*)", "$1", "Order"), None);
+        // What matches as a whole need not be what is found first.
+        assert_eq!(
+            rewrite("(.*?)(-v1)?", "x.$1", "order-v1").unwrap(),
+            "x.order-v1"
+        );
+        assert_eq!(rewrite("ord|order", "x", "order").unwrap(), "xer");
         assert_eq!(rewrite("(.*)", "$1", "a\nb"), None);
     }
 

@@ -29,7 +29,11 @@ impl Session {
             let default = row.get(2).map(str::to_owned);
             attributes.insert(
                 name,
-                (row.get(1) == Some("t"), row.get(3) == Some("t"), default),
+                (
+                    row.get(1) == Some("t"),
+                    row.get(3).and_then(|place| place.parse().ok()),
+                    default,
+                ),
             );
         }
         let columns = relation
@@ -140,21 +144,22 @@ const ATTRIBUTES: &str = "SELECT a.attname, \
     a.attnotnull OR (t.typtype = 'd' AND t.typnotnull) OR EXISTS (SELECT FROM pg_index i \
     WHERE i.indrelid = a.attrelid AND i.indisprimary AND a.attnum = ANY (i.indkey)), \
     CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END, \
-    a.attnum = ANY ((SELECT i.indkey::int2[] FROM pg_index i \
+    array_position((SELECT i.indkey::int2[] FROM pg_index i \
     WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL \
-    ORDER BY i.indisprimary DESC, i.indexrelid LIMIT 1)::int2[]) \
+    ORDER BY i.indisprimary DESC, i.indexrelid LIMIT 1), a.attnum) \
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid \
     LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum \
     WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped";
 
-/// A true array is what its element names as its array: `name` and `point` have elements too.
+/// A true array is what its element names as its array: `name` and `point` have elements too. The
+/// vectors (22 and 30) pass for arrays, as they do in Debezium.
 const TYPES: &str = "WITH RECURSIVE wanted (oid) AS (\
     SELECT unnest(ARRAY[$1]::oid[]) UNION \
     SELECT CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END \
     FROM wanted JOIN pg_type t USING (oid) LEFT JOIN pg_type e ON e.oid = t.typelem \
-    WHERE t.typtype = 'd' OR e.typarray = t.oid) \
+    WHERE t.typtype = 'd' OR e.typarray = t.oid OR t.oid IN (22, 30)) \
     SELECT t.oid, n.nspname, t.typname, t.typtype, t.typbasetype, t.typtypmod, \
-    CASE WHEN e.typarray = t.oid THEN t.typelem ELSE 0 END, \
+    CASE WHEN e.typarray = t.oid OR t.oid IN (22, 30) THEN t.typelem ELSE 0 END, \
     (SELECT json_agg(l.enumlabel ORDER BY l.enumsortorder) FROM pg_enum l \
     WHERE l.enumtypid = t.oid) \
     FROM wanted JOIN pg_type t USING (oid) JOIN pg_namespace n ON n.oid = t.typnamespace \

@@ -50,9 +50,9 @@ pub struct ColumnFacts {
     pub pg_type: Arc<PgType>,
     /// Declared NOT NULL, or part of the primary key.
     pub not_null: bool,
-    /// Part of the primary key or, in a table without one, of its first unique index. An UPDATE
-    /// that changes such a column is a new event.
-    pub key: bool,
+    /// Place in the primary key or, in a table without one, in its first unique index; those of
+    /// one key in order, whatever the first is. An UPDATE that changes such a column is a new event.
+    pub key: Option<usize>,
     /// The default as `pg_get_expr` prints it, for example `'{}'::jsonb` or `now()`.
     pub default: Option<String>,
 }

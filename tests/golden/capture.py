@@ -171,7 +171,8 @@ class Catalog:
                 f" WHERE a.attrelid = {oid} AND a.attname = {quoted(name)} AND NOT a.attisdropped"
             )
             number, not_null, default = found[0] if found else (None, "f", None)
-            facts.append([self.type(type_oid), not_null == "t", number in key, default])
+            place = key.index(number) if number in key else False
+            facts.append([self.type(type_oid), not_null == "t", place, default])
         return facts
 
     def relation(self, oid):

@@ -46,8 +46,8 @@ pub enum TransformKind {
     },
     /// `RegexRouter`.
     RegexRouter {
-        /// `regex`, already anchored to match the whole topic.
-        regex: fancy_regex::Regex,
+        /// `regex`.
+        regex: TopicPattern,
         /// `replacement`, in Java's syntax.
         replacement: String,
     },
@@ -125,8 +125,8 @@ pub struct Router {
     pub schema_version: Option<String>,
     /// `route.by.field`.
     pub route_by: String,
-    /// `route.topic.regex`, already anchored to match the whole routing value, case-sensitively.
-    pub route_regex: fancy_regex::Regex,
+    /// `route.topic.regex`, case-sensitive.
+    pub route_regex: TopicPattern,
     /// `route.topic.replacement`, in Java's syntax.
     pub route_replacement: String,
     /// `table.fields.additional.placement`.
@@ -185,4 +185,14 @@ pub struct Expand {
     pub keep_empty_arrays: bool,
     /// `field.name.adjustment.mode` of the transform.
     pub field_names: NameAdjustment,
+}
+
+/// The expression of a RegexRouter. It must match the whole topic; what is then replaced is the
+/// first thing that it finds there, which need not be the whole.
+#[derive(Debug, Clone)]
+pub struct TopicPattern {
+    /// Anchored at both ends.
+    pub whole: fancy_regex::Regex,
+    /// Not anchored.
+    pub first: fancy_regex::Regex,
 }

@@ -336,11 +336,11 @@ pub(super) fn parse_time(text: &str) -> Option<i64> {
     rest.is_empty().then_some(micros)
 }
 
-/// Reads a `timetz`: microseconds since midnight in UTC. Like `java.time.OffsetTime` it has no
-/// 24:00 and no zone with seconds.
+/// Reads a `timetz`: microseconds since midnight in UTC, where 24:00 is midnight. Like
+/// `java.time.OffsetTime` it has no zone with seconds.
 pub(super) fn parse_zoned_time(text: &str) -> Option<i64> {
     let (micros, zone) = parse_clock(text)?;
-    if micros >= SECONDS_PER_DAY * 1_000_000 || zone.len() > "+HH:MM".len() {
+    if zone.len() > "+HH:MM".len() {
         return None;
     }
     let utc = micros - parse_offset(zone)? * 1_000_000;
@@ -523,7 +523,8 @@ mod tests {
             parse_zoned_time("12:00:00.5+05:30").map(iso_time).unwrap(),
             "06:30:00.5Z"
         );
-        assert_eq!(parse_zoned_time("24:00:00+00"), None);
+        assert_eq!(parse_zoned_time("24:00:00+00"), Some(0));
+        assert_eq!(parse_zoned_time("12:00:00+00:00:30"), None);
     }
 
     #[test]

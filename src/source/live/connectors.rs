@@ -91,7 +91,10 @@ fn router() -> Router {
         timestamp_strict: false,
         schema_version: None,
         route_by: "aggregatetype".to_owned(),
-        route_regex: fancy_regex::Regex::new("(?<routedByValue>.*)").unwrap(),
+        route_regex: TopicPattern {
+            whole: fancy_regex::Regex::new("(?<routedByValue>.*)").unwrap(),
+            first: fancy_regex::Regex::new("(?<routedByValue>.*)").unwrap(),
+        },
         route_replacement: "outbox.event.${routedByValue}".to_owned(),
         placements: Vec::new(),
         ignore_missing: false,
