@@ -59,9 +59,7 @@ impl Kind {
             Kind::Millis(min) => millis(text, min).map(drop),
             Kind::Ports => ports(text).map(drop),
             Kind::Choice(allowed) => choice(text, allowed).map(drop),
-            Kind::Choices(allowed) => list(text)
-                .iter()
-                .try_for_each(|word| choice(word, allowed).map(drop)),
+            Kind::Choices(allowed) => choices(&list(text), allowed),
             Kind::Regex => java::whole(text)
                 .map(drop)
                 .map_err(|error| format!("a Java regular expression is expected: {error}")),
@@ -150,6 +148,18 @@ pub(super) fn choice(text: &str, allowed: &[&'static str]) -> Result<&'static st
         .find(|word| word.eq_ignore_ascii_case(text.trim()))
         .copied()
         .ok_or_else(|| format!("one of {} is expected", allowed.join(", ")))
+}
+
+/// Whether all words are allowed; `none` must stand alone, and no word at all is a mistake.
+fn choices(words: &[String], allowed: &[&'static str]) -> Result<(), String> {
+    let alone = words.len() == 1;
+    match words.iter().any(|word| word.eq_ignore_ascii_case("none")) {
+        true if !alone => Err("none stands alone".to_owned()),
+        _ if words.is_empty() => Err(format!("some of {} are expected", allowed.join(", "))),
+        _ => words
+            .iter()
+            .try_for_each(|word| choice(word, allowed).map(drop)),
+    }
 }
 
 /// The trimmed, non-empty elements of a comma-separated list.
@@ -364,6 +374,16 @@ mod tests {
             statements("SET a=1; SELECT ';;' ;"),
             ["SET a=1", "SELECT ';'"]
         );
+    }
+
+    #[test]
+    fn none_of_a_list_of_words_stands_alone() {
+        let kind = Kind::Choices(&["c", "u", "none"]);
+        assert_eq!(kind.check("c, U"), Ok(()));
+        assert_eq!(kind.check("none"), Ok(()));
+        for wrong in ["", " , ", "none,c", "x"] {
+            assert!(kind.check(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

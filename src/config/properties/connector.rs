@@ -47,7 +47,7 @@ pub(in super::super) static CONNECTOR: Family = Family {
     prefix: "",
     properties: &[
         works("topic.prefix", Kind::TopicPrefix, "", "Logical name of the database: part of the stored position's key and of schema names. The connector's name when absent."),
-        works("topic.delimiter", Kind::Text, ".", "Between the parts of schema names and of the heartbeat topic."),
+        works("topic.delimiter", Kind::TopicPrefix, ".", "Between the parts of schema names and of the heartbeat topic."),
         refused("topic.naming.strategy", Kind::Class, "io.debezium.schema.SchemaTopicNamingStrategy", "Class that names topics.", CUSTOM),
         no_effect("topic.cache.size", ANY, "10000", "Cached topic names.", ROUTED),
         works("plugin.name", Kind::Choice(&["pgoutput", "decoderbufs"]), "pgoutput", "Output plugin; Debezium's default is decoderbufs.").refusing(&[("decoderbufs", "only pgoutput, which every server has, is read; set plugin.name=pgoutput")]),
