@@ -67,6 +67,8 @@ pub struct Policy {
     pub over_existing_slot: bool,
     /// `offset.mismatch.strategy`.
     pub mismatch: OffsetMismatch,
+    /// The process has not streamed yet: it is a start, and not a return after a loss.
+    pub starting: bool,
 }
 
 impl Policy {
@@ -78,6 +80,7 @@ impl Policy {
             snapshot: connector.snapshot.mode,
             over_existing_slot: connector.snapshot.over_existing_slot,
             mismatch: connector.offset_mismatch,
+            starting: true,
         }
     }
 }
@@ -178,10 +181,13 @@ impl Case<'_> {
             return Ok(Decision::Wait { holder });
         }
         match self.stored {
-            None => self.first_run(),
+            None => self.first_run().map(|decision| self.rows_first(decision)),
             Some(stored) if stored.snapshot == SnapshotState::Unfinished => self.unfinished(stored),
             Some(stored) => match stored.position {
-                Some(at) => self.go_on(stored, at),
+                Some(at) => {
+                    let decision = self.go_on(stored, at)?;
+                    Ok(self.rows_first(decision))
+                }
                 None => Err(Failure::internal(
                     "the stored position is empty although no snapshot is under way",
                 )),
@@ -246,6 +252,24 @@ impl Case<'_> {
             );
         }
         Ok(())
+    }
+
+    fn always(&self) -> bool {
+        self.policy.snapshot == SnapshotMode::Always && self.policy.starting
+    }
+
+    /// In mode `always` the existing rows come before whatever a start would stream.
+    fn rows_first(&self, decision: Decision) -> Decision {
+        match decision {
+            Decision::Adopt { at } | Decision::Resume { at, .. } if self.always() => {
+                Decision::SnapshotAgain {
+                    slot: SlotFate::Keep(at.lsn()),
+                    reason: "publishing the existing rows first, as snapshot.mode=always asks"
+                        .to_owned(),
+                }
+            }
+            decision => decision,
+        }
     }
 
     fn takes_snapshot(&self) -> bool {
@@ -381,13 +405,13 @@ impl Case<'_> {
             .filter(|&end| end < at)
     }
 
-    /// A stop because rows may be missing, unless `when_needed` lets a new snapshot fill the gap.
+    /// A stop because rows may be missing, unless a new snapshot may fill the gap.
     fn gap(&self, gap: Gap, at: Option<ResumePoint>) -> Result<Decision, Failure> {
         let what = gap.explain(&self.policy.slot, self.server.wal_position, at);
-        if self.policy.snapshot == SnapshotMode::WhenNeeded {
+        if self.policy.snapshot == SnapshotMode::WhenNeeded || self.always() {
             return Ok(Decision::SnapshotAgain {
                 slot: self.fate(),
-                reason: format!("{what}; snapshot.mode=when_needed takes a new snapshot"),
+                reason: format!("{what}; snapshot.mode takes a new snapshot"),
             });
         }
         Err(Failure::gap(format!("{what}; {}", gap.remedy())))

@@ -51,6 +51,7 @@ fn policy() -> Policy {
         snapshot: SnapshotMode::Initial,
         over_existing_slot: false,
         mismatch: OffsetMismatch::Stop,
+        starting: true,
     }
 }
 
@@ -131,6 +132,38 @@ fn nothing_stored_passes_over_the_slot_when_asked_to() {
         );
         assert_eq!(passes, expected, "{decision:?}");
     }
+}
+
+#[test]
+fn in_mode_always_each_start_takes_the_existing_rows_first() {
+    let always = with_mode(SnapshotMode::Always);
+    for (stored, from) in [(None, 0x500), (Some(stored(0x600)), 0x600)] {
+        match decide(stored.as_ref(), Some(&slot(0x500)), &server(), &always) {
+            Decision::SnapshotAgain {
+                slot: SlotFate::Keep(at),
+                ..
+            } => assert_eq!(at, lsn(from)),
+            other => panic!("{other:?}"),
+        }
+    }
+    let lost = decide(Some(&stored(0x600)), None, &server(), &always);
+    assert!(matches!(lost, Decision::SnapshotAgain { .. }), "{lost:?}");
+    // A connection that was lost is no start.
+    let returning = Policy {
+        starting: false,
+        ..always
+    };
+    let decision = decide(
+        Some(&stored(0x600)),
+        Some(&slot(0x500)),
+        &server(),
+        &returning,
+    );
+    resumes(decision, 0x600, None);
+    gap(
+        decide(Some(&stored(0x600)), None, &server(), &returning),
+        &["gone"],
+    );
 }
 
 #[test]

@@ -73,7 +73,11 @@ impl<'c> Attempt<'c> {
                 return self.create(ready, snapshot).await;
             }
             Decision::SnapshotAgain { slot, reason } => {
-                warn!("{reason}");
+                let always = self.context.connector.snapshot.mode == SnapshotMode::Always;
+                match slot {
+                    SlotFate::Keep(_) if always => info!("{reason}"),
+                    _ => warn!("{reason}"),
+                }
                 match slot {
                     SlotFate::Keep(at) => return self.snapshot_over(ready, at).await,
                     SlotFate::PassOver => return self.snapshot_past(ready).await,

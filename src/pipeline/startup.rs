@@ -46,7 +46,10 @@ pub(super) async fn prepare(context: &mut Context) -> Result<Option<(Ready, Deci
     context.post.chosen(connector);
     let preflight = session.preflight(connector).await.map_err(all_at_once)?;
     let outdated = (!preflight.outdated.is_empty()).then(|| all_at_once(preflight.outdated));
-    let policy = Policy::of(connector);
+    let policy = Policy {
+        starting: !context.has_worked,
+        ..Policy::of(connector)
+    };
     let mut store = OffsetStore::open(&context.worker, connector)
         .await
         .map_err(|failure| unless_lost(failure, preflight.slot, &preflight.identity, &policy))?;

@@ -137,6 +137,39 @@ fn modes_do_what_they_say() {
     scene.tail("order").exactly(10, Duration::from_millis(300));
 }
 
+/// Once a start, not once a connection; nothing that commits meanwhile is passed over.
+#[test]
+fn mode_always_reads_the_existing_rows_at_each_start() {
+    let mut scene = Scene::new("snapshot");
+    fill(&mut scene, 3);
+    let connector = scene.connector().set("snapshot.mode", "always");
+    let mut walpost = Walpost::start(&scene.worker(), &[&connector]);
+    walpost.wait_streaming();
+    let mut tail = scene.tail("order");
+    tail.at_least(3);
+    walpost.stop();
+    scene.event("down", 77);
+    let mut walpost = walpost.again();
+    walpost.wait_streaming();
+    // Three and the new one from the table, the new one from the stream.
+    let numbers: Vec<i64> = tail.exactly(8, Duration::from_millis(500))[3..]
+        .iter()
+        .map(|record| record.json()["n"].as_i64().unwrap())
+        .collect();
+    assert_eq!(numbers.iter().filter(|n| **n == 77).count(), 2);
+    // Back after a loss.
+    walpost.allow("interrupted");
+    let name = scene.name.clone();
+    scene.sql(&format!(
+        "select pg_terminate_backend(active_pid) from pg_replication_slots
+         where slot_name = '{name}'"
+    ));
+    walpost.wait_log("interrupted");
+    scene.event("back", 78);
+    tail.exactly(9, Duration::from_millis(500));
+    walpost.stop();
+}
+
 #[test]
 fn a_large_snapshot_needs_little_memory() {
     let mut scene = Scene::new("snapshot");
