@@ -20,7 +20,7 @@ enum Step {
     Known,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Partitions {
     steps: Vec<Step>,
     /// How many are not known.
@@ -36,15 +36,14 @@ pub(super) struct Firsts {
 }
 
 impl Firsts {
-    /// Counts a topic's partitions, once.
+    /// Takes note of a topic's partitions, or of those it has gained.
     pub(super) fn add(&mut self, topic: &str, partitions: i32) {
         let count = usize::try_from(partitions).unwrap_or(0);
-        self.topics
-            .entry(topic.to_owned())
-            .or_insert_with(|| Partitions {
-                steps: vec![Step::New; count],
-                left: count,
-            });
+        let known = self.topics.entry(topic.to_owned()).or_default();
+        known.left += count.saturating_sub(known.steps.len());
+        if known.steps.len() < count {
+            known.steps.resize(count, Step::New);
+        }
     }
 
     /// First records handed over.
@@ -86,7 +85,7 @@ impl Firsts {
         }
         let index = match (record.partition, &record.key) {
             (Some(partition), _) => usize::try_from(partition).ok()?,
-            (None, Some(key)) => (murmur2(key) & 0x7fff_ffff) as usize % steps.len(),
+            (None, Some(key)) => (murmur2(key) & 0x7fff_ffff) as usize % steps.len().max(1),
             // Without a key there is no order to keep.
             (None, None) => return None,
         };
