@@ -152,7 +152,12 @@ fn accept(listener: &TcpListener, target: SocketAddr, state: &Arc<State>) {
         for (from, to) in [(copy(&client), copy(&server)), (server, client)] {
             let state = Arc::clone(state);
             thread::spawn(move || {
-                pump(&from, &to, &state);
+                if let Line::Dead = pump(&from, &to, &state) {
+                    // It carries no farewell either, and costs nothing until it is cut.
+                    let _ = from.set_read_timeout(None);
+                    let _ = std::io::copy(&mut &from, &mut std::io::sink());
+                    return;
+                }
                 let _ = from.shutdown(Shutdown::Both);
                 let _ = to.shutdown(Shutdown::Both);
             });
@@ -160,15 +165,25 @@ fn accept(listener: &TcpListener, target: SocketAddr, state: &Arc<State>) {
     }
 }
 
+/// How a way through the relay ended.
+enum Line {
+    /// One side closed it.
+    Closed,
+    /// It was half open: nothing passes any more.
+    Dead,
+}
+
 /// Carries bytes one way until either side ends.
-fn pump(mut from: &TcpStream, mut to: &TcpStream, state: &State) {
+fn pump(mut from: &TcpStream, mut to: &TcpStream, state: &State) -> Line {
     let mut buffer = vec![0; 64 * 1024];
-    let mut dead = false;
     while let Some(weather) = state.weather() {
-        dead |= weather == Weather::HalfOpen;
-        if weather == Weather::Stall && !dead {
-            thread::sleep(TICK);
-            continue;
+        match weather {
+            Weather::HalfOpen => return Line::Dead,
+            Weather::Stall => {
+                thread::sleep(TICK);
+                continue;
+            }
+            _ => {}
         }
         let most = match weather {
             Weather::Trickle => 1,
@@ -177,46 +192,36 @@ fn pump(mut from: &TcpStream, mut to: &TcpStream, state: &State) {
         };
         let started = Instant::now();
         let count = match from.read(&mut buffer[..most]) {
-            // A dead line carries no farewell either.
-            Ok(0) if dead => {
-                thread::sleep(TICK);
-                continue;
-            }
-            Ok(0) => return,
+            Ok(0) => return Line::Closed,
             Ok(count) => count,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 continue;
             }
-            Err(_) => return,
+            Err(_) => return Line::Closed,
         };
         // The weather may have turned while the read waited.
-        let Some(weather) = wait_out_stall(state, &mut dead) else {
-            return;
-        };
-        if dead {
-            continue;
-        }
-        match weather {
-            Weather::Delay(time) => thread::sleep(time),
-            Weather::Throttle(_) => {
+        match wait_out_stall(state) {
+            None => return Line::Closed,
+            Some(Weather::HalfOpen) => return Line::Dead,
+            Some(Weather::Delay(time)) => thread::sleep(time),
+            Some(Weather::Throttle(_)) => {
                 thread::sleep(Duration::from_millis(20).saturating_sub(started.elapsed()));
             }
             _ => {}
         }
         if to.write_all(&buffer[..count]).is_err() {
-            return;
+            return Line::Closed;
         }
         state.carried.fetch_add(count as u64, Ordering::Relaxed);
     }
+    Line::Closed
 }
 
-fn wait_out_stall(state: &State, dead: &mut bool) -> Option<Weather> {
+fn wait_out_stall(state: &State) -> Option<Weather> {
     loop {
-        let weather = state.weather()?;
-        *dead |= weather == Weather::HalfOpen;
-        if weather != Weather::Stall || *dead {
-            return Some(weather);
+        match state.weather()? {
+            Weather::Stall => thread::sleep(TICK),
+            weather => return Some(weather),
         }
-        thread::sleep(TICK);
     }
 }
