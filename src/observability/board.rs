@@ -246,7 +246,7 @@ impl Board {
             self.received_at = now.monotonic;
         }
         self.delivery.observe(
-            progress.undelivered_since_us.is_some(),
+            progress.in_flight || progress.undelivered_since_us.is_some(),
             progress.delivered > last.delivered || acknowledged != self.acknowledged,
             now,
         );

@@ -105,6 +105,7 @@ fn lag_rises_with_the_clock_while_kafka_is_frozen() {
         undelivered_since_us: Some(clock.server_us()),
         unstored_since_us: Some(clock.server_us()),
         unconfirmed_since_us: Some(clock.server_us()),
+        in_flight: true,
     };
     board.progress(&progress, 0, clock.now());
     clock.pass(300);

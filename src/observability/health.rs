@@ -152,8 +152,9 @@ fn stalls(board: &Board, now: Now, reasons: &mut Vec<String>) {
             waited.as_secs()
         ));
     }
+    // While records wait for Kafka it is we who may not be reading.
     let waited = board.starved_for(now);
-    if waited > STALL_MAX && reasons.is_empty() {
+    if waited > STALL_MAX && board.undelivered_for(now).is_zero() && reasons.is_empty() {
         reasons.push(format!(
             "the server is ahead, and nothing has arrived from it for {} s",
             waited.as_secs()

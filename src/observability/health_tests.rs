@@ -131,6 +131,28 @@ fn a_server_ahead_of_a_silent_stream_makes_it_unready() {
     assert!(reasons[0].contains("nothing has arrived"), "{reasons:?}");
 }
 
+/// Inside a transaction whose first record waits for Kafka nothing is read: the reason is Kafka.
+#[test]
+fn a_record_of_an_unfinished_transaction_that_waits_is_the_reason() {
+    let (reporter, now) = reporter();
+    reporter.board().state(State::Streaming, now);
+    let waiting = Progress {
+        in_flight: true,
+        ..at(1_000)
+    };
+    reporter.board().progress(&waiting, 0, now);
+    for step in 1..=8 {
+        let now = later(now, step * 5);
+        reporter.board().server(sample(2_000, now), now);
+        let reasons = not_ready(&reporter, now);
+        assert!(
+            reasons.iter().all(|text| text.contains("acknowledgement")),
+            "{reasons:?}"
+        );
+    }
+    assert!(!not_ready(&reporter, later(now, 40)).is_empty());
+}
+
 #[test]
 fn a_lost_slot_makes_it_unready() {
     let (reporter, now) = reporter();

@@ -103,6 +103,8 @@ pub struct Progress {
     pub unstored_since_us: Option<i64>,
     /// Commit time of the oldest transaction received and not confirmed.
     pub unconfirmed_since_us: Option<i64>,
+    /// Records are on their way to Kafka, be it of a transaction whose end has not been read.
+    pub in_flight: bool,
 }
 
 /// What the server said about itself and the slot, asked on a connection of its own.

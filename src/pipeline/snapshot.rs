@@ -62,7 +62,8 @@ async fn read(
     let mut told = Instant::now();
     let mut reading = true;
     loop {
-        let has_room = transfer.sink.has_room();
+        let has_room = transfer.sink.has_room() && !transfer.waits();
+        let holds = transfer.is_holding_record();
         tokio::select! {
             biased;
             () = context.stop.cancelled() => {
@@ -98,6 +99,10 @@ async fn read(
                         "snapshot under way"
                     );
                 }
+            }
+            () = std::future::ready(()), if has_room && holds => {
+                take_burst(transfer, &mut snapshot, &ready.session).await?;
+                parts.cut_if_due(&mut transfer.sink, store)?;
             }
             filled = snapshot.fill(), if reading && has_room => {
                 filled?;
@@ -163,7 +168,12 @@ async fn take_burst(
                 let facts = session.facts(&relation).await?;
                 transfer.bind(&relation, &facts)?;
             }
-            Burst::Held => transfer.release().await?,
+            Burst::Held => {
+                transfer.release().await?;
+                if transfer.waits() {
+                    break;
+                }
+            }
             Burst::Drained | Burst::Full | Burst::AtCommit => break,
         }
     }

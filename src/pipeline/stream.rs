@@ -75,7 +75,9 @@ impl Stream<'_> {
                 Phase::Stopping(deadline) => deadline,
             };
             let paused_until = self.transfer.paused_until();
-            let has_room = self.transfer.sink.has_room() && paused_until.is_none();
+            let has_room =
+                self.transfer.sink.has_room() && paused_until.is_none() && !self.transfer.waits();
+            let holds = self.transfer.is_holding_record();
             let commit_at = self.commit_at();
             let listens = running && !self.transfer.sink.is_committing();
             tokio::select! {
@@ -116,6 +118,7 @@ impl Stream<'_> {
                 () = self.context.post.server_stopping(), if running => {
                     return Err(Failure::retriable("the server is shutting down"));
                 }
+                () = std::future::ready(()), if has_room && holds => self.take(!running).await?,
                 filled = self.source.fill(), if has_room => {
                     filled?;
                     self.take(!running).await?;
@@ -157,6 +160,9 @@ impl Stream<'_> {
                 Burst::Held => {
                     let release = self.transfer.release();
                     reporting(self.context, &mut self.source, release).await?;
+                    if self.transfer.waits() {
+                        return Ok(());
+                    }
                 }
                 Burst::Drained | Burst::Full | Burst::AtCommit => return Ok(()),
             }
@@ -298,6 +304,7 @@ impl Stream<'_> {
             undelivered_since_us: pending(Stage::Delivered),
             unstored_since_us: pending(Stage::Stored),
             unconfirmed_since_us: pending(Stage::Confirmed).filter(|_| confirms),
+            in_flight: self.transfer.sink.in_flight().records > 0,
         });
         // What the client struggles with matters while something waits for it; after that it is
         // history, although the client says nothing when it is over.

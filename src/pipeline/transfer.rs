@@ -94,7 +94,7 @@ enum Taken {
     Aside(Trouble),
 }
 
-/// A record whose topic is not known yet.
+/// A record whose topic is not known yet, or whose partition is not open yet.
 struct Held {
     record: Record<'static>,
     origin: Origin,
@@ -142,6 +142,9 @@ impl Transfer {
         events: &mut impl Events,
         to_commit: bool,
     ) -> Result<Burst, Failure> {
+        if self.held.is_some() {
+            return Ok(Burst::Held);
+        }
         let now_ms = wall_clock_ms();
         while self.sink.has_room() {
             let Some(event) = events.next_event()? else {
@@ -304,8 +307,21 @@ impl Transfer {
         Ok(())
     }
 
-    /// Looks up (or creates) the topic that the held record waits for, waits for the record before
-    /// it if need be, and enqueues the record.
+    /// Whether a record is held.
+    pub(super) fn is_holding_record(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Whether a record is held until Kafka has acknowledged the first of its partition.
+    pub(super) fn waits(&mut self) -> bool {
+        match &self.held {
+            Some(held) => !self.sink.admits(&held.record),
+            None => false,
+        }
+    }
+
+    /// Looks up (or creates) the topic that the held record waits for, and enqueues the record,
+    /// unless it [waits](Self::waits) for more than that.
     pub(super) async fn release(&mut self) -> Result<(), Failure> {
         let Some(Held { record, origin, .. }) = &self.held else {
             return Ok(());
@@ -313,8 +329,7 @@ impl Transfer {
         let topic = record.topic.as_ref();
         let prepared = self.sink.prepare(topic).await;
         if prepared.is_ok() && !self.sink.admits(record) {
-            // What fails here is an earlier record.
-            self.sink.settled().await?;
+            return Ok(());
         }
         let outcome = match prepared {
             Ok(()) => {

@@ -32,6 +32,7 @@ struct Partitions {
 #[derive(Debug, Default)]
 pub(super) struct Firsts {
     topics: HashMap<String, Partitions>,
+    /// First records handed over.
     sent: u64,
 }
 
@@ -44,11 +45,6 @@ impl Firsts {
         if known.steps.len() < count {
             known.steps.resize(count, Step::New);
         }
-    }
-
-    /// First records handed over.
-    pub(super) fn sent(&self) -> u64 {
-        self.sent
     }
 
     /// Whether `record` may be handed over, with so many first records acknowledged.
@@ -65,15 +61,16 @@ impl Firsts {
         }
     }
 
-    /// Whether `record` is the first of its partition, which it is only once.
+    /// Whether `record` would be the first of its partition.
     pub(super) fn is_first(&mut self, record: &Record<'_>) -> bool {
-        match self.step(record) {
-            Some((step @ Step::New, _)) => {
-                *step = Step::Sent;
-                self.sent += 1;
-                true
-            }
-            _ => false,
+        matches!(self.step(record), Some((Step::New, _)))
+    }
+
+    /// The first record of a partition was handed over.
+    pub(super) fn entered(&mut self, record: &Record<'_>) {
+        if let Some((step, _)) = self.step(record) {
+            *step = Step::Sent;
+            self.sent += 1;
         }
     }
 

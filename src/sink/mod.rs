@@ -83,9 +83,6 @@ pub enum Moved {
     Committed(Committed),
 }
 
-/// How long the first record of a partition may be on its way.
-const FIRST_ANSWER: Duration = Duration::from_secs(30);
-
 /// How long a failed sink waits for the reports that say what failed first.
 const LAST_REPORTS: Duration = Duration::from_millis(500);
 
@@ -169,29 +166,10 @@ impl Sink {
         Ok(())
     }
 
-    /// Whether `record` may be enqueued before [`Sink::settled`]: not if it is the second for a
-    /// partition whose first one Kafka has not acknowledged.
+    /// Whether `record` may be enqueued now: not if it is the second for a partition whose first one
+    /// Kafka has not acknowledged. That it may be is progress, see [`Sink::progressed`].
     pub fn admits(&mut self, record: &Record<'_>) -> bool {
         self.firsts.admit(record, self.tracker.acks().firsts())
-    }
-
-    /// Waits until the first record of every partition is acknowledged. Cancel-safe.
-    ///
-    /// # Errors
-    /// As [`Sink::delivered`]; `Retriable` when Kafka is silent for long.
-    pub async fn settled(&mut self) -> Result<(), Failure> {
-        let deadline = Instant::now() + FIRST_ANSWER;
-        while self.tracker.acks().firsts() != self.firsts.sent() {
-            if self.producer.has_failed() {
-                return Err(self.give_up().await);
-            }
-            let changed = self.tracker.acks().changed.notified();
-            if tokio::time::timeout_at(deadline, changed).await.is_err() {
-                let attempt = "wait for kafka to acknowledge the first record of a partition";
-                return Err(Failure::retriable(attempt));
-            }
-        }
-        Ok(())
     }
 
     /// Hands a record to Kafka, behind all earlier ones. Never blocks.
@@ -234,12 +212,16 @@ impl Sink {
             transactions.begin(&self.producer)?;
         }
         let mut mark = self.tracker.mark(origin);
-        if self.firsts.is_first(record) {
+        let is_first = self.firsts.is_first(record);
+        if is_first {
             mark = ack::first(mark);
         }
         match self.producer.send(record, mark) {
             Ok(()) => {
                 self.tracker.entered(record.size());
+                if is_first {
+                    self.firsts.entered(record);
+                }
                 if let Some(transactions) = &mut self.transactions {
                     transactions.entered();
                 }
