@@ -1,6 +1,7 @@
 //! From events to the sink: the synchronous inner part of snapshot and stream alike.
 
 mod aside;
+mod held;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,13 +9,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tracing::info;
 
-use aside::{refusal, skip};
+use aside::refusal;
+use held::Held;
 
 use super::dead_letters::{DeadLetters, Trouble};
 use super::progress::CommitTimes;
 use super::supervisor::{Context, Refused};
 use super::tally::{Complaints, Tally};
-use crate::deadletter::Letter;
 use crate::error::{Class, Failure};
 use crate::lsn::{Lsn, ResumePoint};
 use crate::observability::Telemetry;
@@ -92,16 +93,6 @@ enum Taken {
     Hold(Record<'static>),
     /// It cannot be published.
     Aside(Trouble),
-}
-
-/// A record whose topic is not known yet, or whose partition is not open yet.
-struct Held {
-    record: Record<'static>,
-    origin: Origin,
-    /// Its letter, should it turn out to be poison: the row is gone by then.
-    letter: Option<(Letter, String)>,
-    /// Where a restart may begin after it, if that is no commit.
-    end: Option<ResumePoint>,
 }
 
 impl Transfer {
@@ -255,22 +246,6 @@ impl Transfer {
         }
     }
 
-    /// Keeps the record of an event until its topic is known.
-    fn hold(&mut self, item: &Item<'_>, record: Record<'static>, origin: Origin) {
-        let letter = self.dead_letters.as_ref().map(|letters| {
-            // The reason is not known yet.
-            let trouble = Trouble::Refused(String::new());
-            let letter = letters.letter(&self.outbox, item, trouble);
-            (letter, self.outbox.raw_topic(item))
-        });
-        self.held = Some(Held {
-            record,
-            origin,
-            letter,
-            end: end_of(item),
-        });
-    }
-
     /// An event was sent that is a place for a restart by itself.
     fn reached(&mut self, end: Option<ResumePoint>) -> Result<(), Failure> {
         let Some(end) = end else { return Ok(()) };
@@ -286,83 +261,6 @@ impl Transfer {
                 Ok(())
             }
             None => Ok(()),
-        }
-    }
-
-    /// Makes a heartbeat the held record, unless a row is waiting already: the row shows as well
-    /// that we are alive.
-    pub(super) fn hold_heartbeat(&mut self, at: Lsn) -> Result<(), Failure> {
-        if self.held.is_none() {
-            let record = self.outbox.heartbeat(wall_clock_ms())?;
-            self.held = Some(Held {
-                record,
-                origin: Origin {
-                    lsn: at,
-                    table: TableIndex(0),
-                },
-                letter: None,
-                end: None,
-            });
-        }
-        Ok(())
-    }
-
-    /// Whether a record is held.
-    pub(super) fn is_holding_record(&self) -> bool {
-        self.held.is_some()
-    }
-
-    /// Whether a record is held until Kafka has acknowledged the first of its partition.
-    pub(super) fn waits(&mut self) -> bool {
-        match &self.held {
-            Some(held) => !self.sink.admits(&held.record),
-            None => false,
-        }
-    }
-
-    /// Looks up (or creates) the topic that the held record waits for, and enqueues the record,
-    /// unless it [waits](Self::waits) for more than that.
-    pub(super) async fn release(&mut self) -> Result<(), Failure> {
-        let Some(Held { record, origin, .. }) = &self.held else {
-            return Ok(());
-        };
-        let topic = record.topic.as_ref();
-        let prepared = self.sink.prepare(topic).await;
-        if prepared.is_ok() && !self.sink.admits(record) {
-            return Ok(());
-        }
-        let outcome = match prepared {
-            Ok(()) => {
-                let index = self.tally.add_topic(topic, self.telemetry.topic(topic));
-                let sent = self.sink.enqueue(record, *origin);
-                if sent.is_ok() {
-                    self.tally.count(index, record.size());
-                }
-                sent
-            }
-            Err(failure) => Err(failure.at(*origin).of_event(record.event_id())),
-        };
-        let Some(Held {
-            origin,
-            letter,
-            end,
-            ..
-        }) = self.held.take()
-        else {
-            return Ok(());
-        };
-        match (outcome, letter) {
-            (Err(failure), letter) if self.tolerate && failure.class() == Class::Poison => {
-                let Some((mut letter, raw_topic)) = letter else {
-                    skip(&self.telemetry, &failure);
-                    return Ok(());
-                };
-                letter.reason = failure.to_string();
-                self.bury(&letter, &raw_topic, origin, wall_clock_ms())?;
-                self.reached(end)
-            }
-            (Ok(()), _) => self.reached(end),
-            (Err(failure), _) => Err(name_table(failure, &self.tables)),
         }
     }
 
