@@ -111,9 +111,11 @@ fn a_full_queue_is_waited_out_without_doubles_and_without_a_busy_loop() {
     let mut walpost = Walpost::start(&scene.worker(), &[&connector]);
     walpost.wait_streaming();
     walpost.allow("");
-    // The topic is known by then.
+    // The partition is open by then: its first record is acknowledged, and walpost knows.
     scene.events("order", "k", 30_001, 30_001);
     tail.at_least(30_001);
+    let position = scene.position();
+    scene.wait_confirmed(position);
     relay.set(Weather::Stall);
     scene.events("order", "k", 30_002, 30_500);
     wait::until("the queue is full", wait::SOON, || {
