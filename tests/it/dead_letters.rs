@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::cleanup::Signal;
 use crate::support::command::{Finished, PAYLOAD_MARKER, run_files, show_files};
-use crate::support::{Connector, Record, Scene, Tail, Walpost, consumer, wait};
+use crate::support::{Connector, Record, Scene, Tail, Walpost, Worker, consumer, wait};
 
 const ID: &str = "bad00000-0000-4000-8000-000000000bad";
 
@@ -29,7 +29,11 @@ fn ordered(scene: &Scene) -> Connector {
 }
 
 fn start(scene: &Scene, connector: &Connector) -> Walpost {
-    let mut walpost = Walpost::start(&scene.worker(), &[connector]);
+    start_with(&scene.worker(), connector)
+}
+
+fn start_with(worker: &Worker, connector: &Connector) -> Walpost {
+    let mut walpost = Walpost::start(worker, &[connector]);
     walpost.wait_streaming();
     walpost.allow("goes to the dead-letter topic");
     walpost
@@ -361,26 +365,9 @@ impl Load {
 #[test]
 fn a_record_that_kafka_refuses_goes_to_the_topic_too() {
     let mut scene = Scene::new("letters");
-    let order = scene.topic("order");
-    scene
-        .kafka
-        .create_topic(&order, 1, &[("max.message.bytes", "100000")]);
     let connector = ordered(&scene);
-    let mut walpost = start(&scene, &connector);
-    walpost.allow("max.message.bytes");
-    scene.event("a", 1);
-    walpost.signal(Signal::STOP);
-    scene.sql(&large(20_000));
-    scene.event("b", 3);
-    scene.event("a", 4);
-    walpost.signal(Signal::CONT);
-    let position = scene.position();
-    scene.wait_confirmed(position);
-    let mut tail = letters(&scene);
-    let found = tail.exactly(2, Duration::from_millis(200));
-    assert_eq!(found[0].header("id"), Some(ID));
-    assert_eq!(found[0].json()["stage"], "KAFKA_PRODUCE");
-    assert_eq!(lettered(&found[1..]), [4]);
+    let worker = scene.worker();
+    let mut walpost = letters_of_a_refusal(&mut scene, &worker, &connector);
     let mut published = numbers(&scene.records("order"));
     published.sort_unstable();
     published.dedup();
@@ -388,7 +375,7 @@ fn a_record_that_kafka_refuses_goes_to_the_topic_too() {
     // The topic takes it now.
     scene
         .kafka
-        .set_topic(&order, "max.message.bytes", "10000000");
+        .set_topic(&scene.topic("order"), "max.message.bytes", "10000000");
     wait::until("the broker knows", wait::SOON, || {
         dlq(&scene, &connector, &["replay", "--aggregate", "a"]).code == Some(0)
     });
@@ -405,16 +392,19 @@ fn a_record_that_kafka_refuses_goes_to_the_topic_too() {
 #[test]
 fn with_exactly_once_delivery_a_record_that_kafka_refuses_is_a_letter_once() {
     let mut scene = Scene::new("letters");
-    let order = scene.topic("order");
-    scene
-        .kafka
-        .create_topic(&order, 1, &[("max.message.bytes", "100000")]);
     let connector = ordered(&scene).set("exactly.once.support", "required");
     let worker = scene.worker().set("exactly.once.source.support", "enabled");
-    let mut walpost = Walpost::start(&worker, &[&connector]);
-    walpost.wait_streaming();
+    let mut walpost = letters_of_a_refusal(&mut scene, &worker, &connector);
+    assert_eq!(numbers(&scene.records("order")), [1, 3]);
+    walpost.stop();
+}
+
+/// Of four events in one burst Kafka refuses the second; it and the last are letters.
+fn letters_of_a_refusal(scene: &mut Scene, worker: &Worker, connector: &Connector) -> Walpost {
+    let limit = [("max.message.bytes", "100000")];
+    scene.kafka.create_topic(&scene.topic("order"), 1, &limit);
+    let mut walpost = start_with(worker, connector);
     walpost.allow("max.message.bytes");
-    walpost.allow("goes to the dead-letter topic");
     scene.event("a", 1);
     walpost.signal(Signal::STOP);
     scene.sql(&large(20_000));
@@ -423,12 +413,12 @@ fn with_exactly_once_delivery_a_record_that_kafka_refuses_is_a_letter_once() {
     walpost.signal(Signal::CONT);
     let position = scene.position();
     scene.wait_confirmed(position);
-    let mut tail = letters(&scene);
+    let mut tail = letters(scene);
     let found = tail.exactly(2, Duration::from_millis(200));
     assert_eq!(found[0].header("id"), Some(ID));
+    assert_eq!(found[0].json()["stage"], "KAFKA_PRODUCE");
     assert_eq!(lettered(&found[1..]), [4]);
-    assert_eq!(numbers(&scene.records("order")), [1, 3]);
-    walpost.stop();
+    walpost
 }
 
 /// An event of `parts` times 32 bytes.
@@ -573,9 +563,7 @@ fn with_exactly_once_delivery_each_letter_comes_once_in_order_over_a_kill() {
     let mut scene = Scene::new("letters");
     let connector = ordered(&scene);
     let worker = scene.worker().set("exactly.once.source.support", "enabled");
-    let mut walpost = Walpost::start(&worker, &[&connector]);
-    walpost.wait_streaming();
-    walpost.allow("goes to the dead-letter topic");
+    let mut walpost = start_with(&worker, &connector);
     scene.event("a", 1);
     poison(&mut scene, "a", 2);
     let load = Load::start(&scene, "a", 3);
