@@ -20,18 +20,14 @@ enum Step {
     Known,
 }
 
-#[derive(Debug, Default)]
-struct Partitions {
-    steps: Vec<Step>,
-    /// How many are not known.
-    left: usize,
-}
-
 /// What one producer has sent where. A producer in transactions does without: there a refusal takes
 /// back what came before and after it.
 #[derive(Debug, Default)]
 pub(super) struct Firsts {
-    topics: HashMap<String, Partitions>,
+    /// By partition.
+    topics: HashMap<String, Vec<Step>>,
+    /// Partitions that are not known. With none left nothing is looked at.
+    left: usize,
     /// First records handed over.
     sent: u64,
 }
@@ -40,10 +36,10 @@ impl Firsts {
     /// Takes note of a topic's partitions, or of those it has gained.
     pub(super) fn add(&mut self, topic: &str, partitions: i32) {
         let count = usize::try_from(partitions).unwrap_or(0);
-        let known = self.topics.entry(topic.to_owned()).or_default();
-        known.left += count.saturating_sub(known.steps.len());
-        if known.steps.len() < count {
-            known.steps.resize(count, Step::New);
+        let steps = self.topics.entry(topic.to_owned()).or_default();
+        if steps.len() < count {
+            self.left += count - steps.len();
+            steps.resize(count, Step::New);
         }
     }
 
@@ -51,42 +47,42 @@ impl Firsts {
     pub(super) fn admit(&mut self, record: &Record<'_>, acknowledged: u64) -> bool {
         let all = self.sent == acknowledged;
         match self.step(record) {
-            Some((step @ Step::Sent, left)) if all => {
+            Some(step @ Step::Sent) if all => {
                 *step = Step::Known;
-                *left -= 1;
+                self.left -= 1;
                 true
             }
-            Some((Step::Sent, _)) => false,
+            Some(Step::Sent) => false,
             _ => true,
         }
     }
 
     /// Whether `record` would be the first of its partition.
     pub(super) fn is_first(&mut self, record: &Record<'_>) -> bool {
-        matches!(self.step(record), Some((Step::New, _)))
+        matches!(self.step(record), Some(Step::New))
     }
 
     /// The first record of a partition was handed over.
     pub(super) fn entered(&mut self, record: &Record<'_>) {
-        if let Some((step, _)) = self.step(record) {
+        if let Some(step) = self.step(record) {
             *step = Step::Sent;
             self.sent += 1;
         }
     }
 
     /// The step of the record's partition; `None` where there is nothing to watch.
-    fn step(&mut self, record: &Record<'_>) -> Option<(&mut Step, &mut usize)> {
-        let Partitions { steps, left } = self.topics.get_mut(record.topic.as_ref())?;
-        if *left == 0 {
+    fn step(&mut self, record: &Record<'_>) -> Option<&mut Step> {
+        if self.left == 0 {
             return None;
         }
+        let steps = self.topics.get_mut(record.topic.as_ref())?;
         let index = match (record.partition, &record.key) {
             (Some(partition), _) => usize::try_from(partition).ok()?,
             (None, Some(key)) => (murmur2(key) & 0x7fff_ffff) as usize % steps.len().max(1),
             // Without a key there is no order to keep.
             (None, None) => return None,
         };
-        Some((steps.get_mut(index)?, left))
+        steps.get_mut(index)
     }
 }
 
