@@ -181,8 +181,8 @@ impl KafkaStore {
                 let heard = self
                     .ears
                     .trouble()
-                    .current()
-                    .map_or(String::new(), |(text, _)| format!(" ({text})"));
+                    .heard()
+                    .map_or(String::new(), |text| format!(" ({text})"));
                 let attempt = format!("store the position in topic {:?}{heard}", self.home.topic);
                 Err(position_refused(&attempt, code_of(&error)))
             }

@@ -341,8 +341,11 @@ impl Sink {
     /// What the client is struggling with while it retries by itself, and for how long; `None`
     /// when the last word was a delivery.
     pub fn trouble(&self) -> Option<String> {
-        let (text, since) = self.producer.trouble().current()?;
-        Some(format!("{text} (for {} s)", since.as_secs()))
+        let trouble = self.producer.trouble();
+        match trouble.current() {
+            Some((text, since)) => Some(format!("{text} (for {} s)", since.as_secs())),
+            None => trouble.heard(),
+        }
     }
 
     /// Checks, within a bounded time, that a broker answers and lets us in.

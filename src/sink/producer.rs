@@ -156,6 +156,7 @@ impl Reports {
 
 impl ClientContext for Reports {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        self.trouble.remark(level, facility, message);
         client::log(level, facility, message);
     }
 

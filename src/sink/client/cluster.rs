@@ -138,8 +138,8 @@ fn unanswered(attempt: &str, trouble: &Trouble, code: Code, late: bool) -> Resul
     }
     if late {
         let text = trouble
-            .current()
-            .map_or(String::new(), |(text, _)| format!(" ({text})"));
+            .heard()
+            .map_or(String::new(), |text| format!(" ({text})"));
         let attempt = format!("{attempt}: no broker of bootstrap.servers answers{text}");
         return Err(failed_with(&attempt, code));
     }

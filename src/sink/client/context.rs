@@ -11,12 +11,22 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use crate::error::Class;
 use crate::sink::refusal::{code_of, verdict};
 
-/// The newest error that librdkafka keeps to itself while it retries.
+/// What librdkafka keeps to itself while it retries.
 #[derive(Debug, Default)]
 pub(crate) struct Trouble {
-    noted: Mutex<Option<Noted>>,
-    /// Whether anything is noted, so that a delivery need not take the lock to see that nothing is.
+    heard: Mutex<Heard>,
+    /// Whether anything was heard, so that a delivery need not take the lock to see that nothing
+    /// was.
     any: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    /// The newest error.
+    noted: Option<Noted>,
+    /// The newest disconnect or request without an answer: no errors to librdkafka, and all there
+    /// is to say of a record that then found no broker in its time.
+    remark: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -27,8 +37,16 @@ struct Noted {
 }
 
 impl Trouble {
-    fn held(&self) -> std::sync::MutexGuard<'_, Option<Noted>> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn held(&self) -> std::sync::MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a log line that tells how a line to a broker fares.
+    pub(crate) fn remark(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
+        if !matches!(level, RDKafkaLogLevel::Debug) && matches!(facility, "FAIL" | "REQTMOUT") {
+            self.held().remark = Some(text.to_owned());
+            self.any.store(true, Ordering::Release);
+        }
     }
 
     /// Notes an error; logs it unless it is the one already known.
@@ -39,7 +57,7 @@ impl Trouble {
         }
         let mut held = self.held();
         self.any.store(true, Ordering::Release);
-        match held.as_mut() {
+        match held.noted.as_mut() {
             // It follows from what was said before, and says less.
             Some(_) if code == RDKafkaErrorCode::AllBrokersDown => {}
             Some(noted) if noted.code == code => {
@@ -48,9 +66,10 @@ impl Trouble {
             }
             _ => {
                 tracing::warn!("kafka: {text}");
-                let since = held.as_ref().map_or_else(Instant::now, |noted| noted.since);
+                let known = held.noted.as_ref();
+                let since = known.map_or_else(Instant::now, |noted| noted.since);
                 let text = text.to_owned();
-                *held = Some(Noted { code, text, since });
+                held.noted = Some(Noted { code, text, since });
             }
         }
     }
@@ -60,7 +79,7 @@ impl Trouble {
         if self.any.load(Ordering::Acquire) {
             let mut held = self.held();
             self.any.store(false, Ordering::Release);
-            if held.take().is_some() {
+            if std::mem::take(&mut *held).noted.is_some() {
                 tracing::info!("kafka: delivering again");
             }
         }
@@ -69,13 +88,22 @@ impl Trouble {
     /// The error and for how long there has been trouble.
     pub(crate) fn current(&self) -> Option<(String, Duration)> {
         self.held()
+            .noted
             .as_ref()
             .map(|noted| (noted.text.clone(), noted.since.elapsed()))
+    }
+
+    /// The error, or what else was heard since something was delivered, for a failure's text.
+    pub(crate) fn heard(&self) -> Option<String> {
+        let held = self.held();
+        let error = held.noted.as_ref().map(|noted| &noted.text);
+        error.or(held.remark.as_ref()).cloned()
     }
 
     /// The error, if only an operator can end it.
     pub(crate) fn hopeless(&self) -> Option<(RDKafkaErrorCode, String)> {
         self.held()
+            .noted
             .as_ref()
             .filter(|noted| verdict(noted.code).0 == Class::Config)
             .map(|noted| (noted.code, noted.text.clone()))
@@ -97,6 +125,7 @@ impl Ears {
 
 impl ClientContext for Ears {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        self.trouble.remark(level, facility, message);
         log(level, facility, message);
     }
 
@@ -173,5 +202,21 @@ mod tests {
         assert!(trouble.hopeless().is_none(), "it passes by itself");
         trouble.clear();
         assert_eq!(trouble.current(), None);
+    }
+
+    #[test]
+    fn a_silent_line_is_named_where_no_error_was_heard() {
+        let trouble = Trouble::default();
+        trouble.remark(RDKafkaLogLevel::Info, "GETPID", "acquired");
+        trouble.remark(RDKafkaLogLevel::Debug, "FAIL", "whatever");
+        assert_eq!(trouble.heard(), None);
+        trouble.remark(RDKafkaLogLevel::Warning, "REQTMOUT", "timed out");
+        trouble.remark(RDKafkaLogLevel::Info, "FAIL", "disconnected");
+        assert_eq!(trouble.heard().unwrap(), "disconnected");
+        assert_eq!(trouble.current(), None, "it is no error of its own");
+        trouble.note(RDKafkaErrorCode::Authentication, "bad password");
+        assert_eq!(trouble.heard().unwrap(), "bad password");
+        trouble.clear();
+        assert_eq!(trouble.heard(), None);
     }
 }

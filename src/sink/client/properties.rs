@@ -71,7 +71,7 @@ const TABLE: &[(&str, bool, Rule)] = &[
     ("compression.gzip.level", true, Same("compression.level")),
     ("compression.lz4.level", true, Same("compression.level")),
     ("compression.zstd.level", true, Same("compression.level")),
-    ("delivery.timeout.ms", true, Value(delivery_timeout)),
+    ("delivery.timeout.ms", true, Silent),
     ("enable.idempotence", true, Value(idempotence)),
     ("linger.ms", true, Same("linger.ms")),
     ("max.block.ms", true, Silent),
@@ -86,7 +86,7 @@ const TABLE: &[(&str, bool, Rule)] = &[
     ("partitioner.adaptive.partitioning.enable", true, Silent),
     ("partitioner.availability.timeout.ms", true, Silent),
     ("partitioner.ignore.keys", true, Value(ignore_keys)),
-    ("retries", true, Value(retries)),
+    ("retries", true, Silent),
     (
         "transactional.id",
         true,
@@ -231,22 +231,6 @@ fn idempotence(name: &str, value: &str, out: &mut Translation) {
     if !value.eq_ignore_ascii_case("true") {
         out.notice(format!(
             "{name}={value} has no effect: without idempotence a retry could reorder events"
-        ));
-    }
-}
-
-fn retries(name: &str, value: &str, out: &mut Translation) {
-    if value != "2147483647" {
-        out.notice(format!(
-            "{name}={value} has no effect: walpost retries until the record is delivered or refused"
-        ));
-    }
-}
-
-fn delivery_timeout(name: &str, value: &str, out: &mut Translation) {
-    if value != "2147483647" {
-        out.notice(format!(
-            "{name}={value} has no effect: giving up on one record would leave a gap"
         ));
     }
 }

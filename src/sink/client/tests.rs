@@ -85,8 +85,6 @@ fn what_would_break_order_or_completeness_is_not_taken_over() {
     for (java, value, ours) in [
         ("acks", "1", "acks"),
         ("enable.idempotence", "false", "enable.idempotence"),
-        ("retries", "3", "retries"),
-        ("delivery.timeout.ms", "120000", "message.timeout.ms"),
         ("message.timeout.ms", "5", "message.timeout.ms"),
         (
             "max.in.flight.requests.per.connection",
@@ -101,6 +99,16 @@ fn what_would_break_order_or_completeness_is_not_taken_over() {
         let settings = translated(&[(java, value)]);
         assert_eq!(settings.get(ours), None, "{java}");
         assert_eq!(settings.notices.len(), 1, "{java}: {:?}", settings.notices);
+    }
+}
+
+#[test]
+fn what_the_property_table_calls_without_effect_has_none() {
+    for (java, value, ours) in [
+        ("retries", "3", "retries"),
+        ("delivery.timeout.ms", "120000", "message.timeout.ms"),
+    ] {
+        assert_eq!(translated(&[(java, value)]).get(ours), None, "{java}");
     }
 }
 
