@@ -14,6 +14,8 @@ CYCLONEDX_VERSION ?= 0.5.9
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 export WALPOST_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/walpost
 
+GOLDEN = golden::every_case_is_written
+
 # The build that torture and soak run; `dev` is the one that the tests have already.
 PROFILE ?= dev
 TORTURE = $(CARGO) test --profile $(PROFILE) --locked --quiet --test torture --
@@ -34,8 +36,8 @@ demo: services ## orders in Postgres, records in Kafka, a SIGKILL in between; KE
 test: services ## unit, property, integration and documentation tests
 	# The golden cases keep every core busy for minutes: beside them, tests that watch the clock
 	# would measure the machine.
-	$(CARGO) test --locked -- --skip golden::every_case_is_written
-	$(CARGO) test --locked --test it golden::every_case_is_written
+	$(CARGO) test --locked -- --skip $(GOLDEN)
+	$(CARGO) test --locked --test it $(GOLDEN)
 
 torture: services ## ROUNDS random rounds of faults and load (SEED, FROM, MODE, PROFILE=release)
 	@$(TORTURE)
@@ -49,11 +51,13 @@ soak: services ## steady load with reconnects for SOAK_SECONDS; memory and descr
 test-matrix: ## the integration tests over every Postgres version (POSTGRES_VERSIONS="14 18")
 	@tests/services/install.sh debezium
 	@tests/services/install.sh postgres $(POSTGRES_VERSIONS)
-	@set -e; for version in $(POSTGRES_VERSIONS); do \
+	@failed=; for version in $(POSTGRES_VERSIONS); do \
 	    echo "== Postgres $$version"; \
-	    WALPOST_TEST_PG_BIN="$$WALPOST_CACHE/postgres-$$version/bin" \
-	        $(CARGO) test --locked --test it; \
-	done
+	    export WALPOST_TEST_PG_BIN="$$WALPOST_CACHE/postgres-$$version/bin"; \
+	    $(CARGO) test --locked --test it -- --skip $(GOLDEN) && \
+	        $(CARGO) test --locked --test it $(GOLDEN) || failed="$$failed $$version"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "test-matrix: failed over Postgres$$failed" >&2; exit 1; fi
 
 bench: services ## throughput, processor time, memory, latency; BENCH_DEBEZIUM=1 compares
 	benches/run.sh

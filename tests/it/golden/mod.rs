@@ -86,7 +86,7 @@ fn every_case_is_written_as_debezium_wrote_it() {
             failures.lock().unwrap().insert(case.name.clone(), failure);
         }
     };
-    let jobs = std::env::var("WALPOST_GOLDEN_JOBS").map_or(6, |jobs| jobs.parse().unwrap());
+    let jobs = std::env::var("WALPOST_GOLDEN_JOBS").map_or(10, |jobs| jobs.parse().unwrap());
     thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(work);
