@@ -281,7 +281,11 @@ fn a_transaction_over_the_limit_goes_on_inside_after_a_kill() {
 #[test]
 fn no_postgres_transaction_is_seen_in_part() {
     let scene = Scene::new("once");
-    let _walpost = start(&scene);
+    // Slow enough to be looked at in the middle of several megabytes.
+    let relay = Relay::to(scene.postgres.port());
+    let port = relay.port().to_string();
+    let _walpost = start_with(&scene, &connector(&scene).set("database.port", &port));
+    relay.set(Weather::Throttle(1_000_000));
     let mut writer = scene.connect();
     let name = scene.name.clone();
     let writing = std::thread::spawn(move || {
