@@ -22,13 +22,21 @@ pub(super) struct Decimal {
     scale: i32,
 }
 
+/// More than a `numeric` can have digits, of which 131,072 may stand before the point: a few bytes
+/// must not ask for gigabytes of zeros.
+const EXPONENT: u32 = 200_000;
+
 impl Decimal {
-    /// Reads a number as `new BigDecimal(String)` does: digits, a point, an exponent.
+    /// Reads a number as `new BigDecimal(String)` does: digits, a point, an exponent; `None` also
+    /// beyond what Postgres could have meant.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (number, exponent) = match text.find(['e', 'E']) {
             Some(at) => (&text[..at], text[at + 1..].parse::<i32>().ok()?),
             None => (text, 0),
         };
+        if exponent.unsigned_abs() > EXPONENT {
+            return None;
+        }
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let digits = format!("{whole}{fraction}");
         let bare = digits.strip_prefix(['+', '-']).unwrap_or(&digits);
@@ -246,6 +254,9 @@ mod tests {
         assert_eq!(parse("1.2").with_scale(0), None);
         assert!(Decimal::parse("(1 + 1)").is_none());
         assert!(Decimal::parse("").is_none());
+        assert!(Decimal::parse("1e200000").is_some());
+        assert!(Decimal::parse("-4e9088818").is_none());
+        assert!(Decimal::parse("1e-2147483648").is_none());
     }
 
     #[test]
