@@ -50,7 +50,7 @@ soak: services ## steady load with reconnects for SOAK_SECONDS; memory and descr
 
 test-matrix: ## the integration tests over every Postgres version (POSTGRES_VERSIONS="14 18")
 	@tests/services/install.sh debezium
-	@tests/services/install.sh postgres $(POSTGRES_VERSIONS)
+	@tests/services/install.sh postgres 15 17 18 $(POSTGRES_VERSIONS)
 	@failed=; for version in $(POSTGRES_VERSIONS); do \
 	    echo "== Postgres $$version"; \
 	    export WALPOST_TEST_PG_BIN="$$WALPOST_CACHE/postgres-$$version/bin"; \

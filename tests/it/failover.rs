@@ -13,7 +13,10 @@ use crate::support::{Connector, Kafka, Postgres, Scene, Walpost, random, wait};
 fn pair(major: u32, standby_settings: &[(&str, &str)]) -> (Scene, Arc<Postgres>) {
     let primary = Postgres::primary(major, &[]);
     let standby = primary.standby(standby_settings);
-    (Scene::on("failover", primary, Kafka::shared()), standby)
+    let mut scene = Scene::on("failover", primary, Kafka::shared());
+    // The database too: a login to one that is not there is refused, and final.
+    wait_replayed(&mut scene, &standby);
+    (scene, standby)
 }
 
 /// The scene's connector, led to all of these servers.

@@ -1,12 +1,13 @@
 //! Tables and publications that are not the plain case.
 
 use super::{QUIET, numbers, stream};
-use crate::support::{Scene, Walpost};
+use crate::support::{Kafka, Postgres, Scene, Walpost};
 
 /// The stream describes the published columns only; code that counted by the catalog panicked.
 #[test]
 fn columns_are_matched_by_name_when_the_publication_lists_some() {
-    let mut scene = Scene::new("tables");
+    // Column lists came with 15.
+    let mut scene = Scene::on("tables", Postgres::at_least(15, &[]), Kafka::shared());
     let name = scene.name.clone();
     scene.sql(&format!(
         "drop table outbox;
