@@ -341,11 +341,8 @@ impl Sink {
     /// What the client is struggling with while it retries by itself, and for how long; `None`
     /// when the last word was a delivery.
     pub fn trouble(&self) -> Option<String> {
-        let trouble = self.producer.trouble();
-        match trouble.current() {
-            Some((text, since)) => Some(format!("{text} (for {} s)", since.as_secs())),
-            None => trouble.heard(),
-        }
+        let (text, since) = self.producer.trouble().current()?;
+        Some(format!("{text} (for {} s)", since.as_secs()))
     }
 
     /// Checks, within a bounded time, that a broker answers and lets us in.

@@ -41,9 +41,11 @@ impl Trouble {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a log line that tells how a line to a broker fares.
+    /// Keeps a log line that tells how a line to a broker fares. It is for the text of a failure
+    /// only: most are over with the next connection, and are no trouble.
     pub(crate) fn remark(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
-        if !matches!(level, RDKafkaLogLevel::Debug) && matches!(facility, "FAIL" | "REQTMOUT") {
+        let of_a_line = matches!(facility, "FAIL" | "REQTMOUT") && !text.contains(NO_TOKEN);
+        if of_a_line && !matches!(level, RDKafkaLogLevel::Debug) {
             self.held().remark = Some(text.to_owned());
             self.any.store(true, Ordering::Release);
         }
