@@ -12,6 +12,20 @@ use crate::support::{
     Connector, Kafka, Postgres, Record, Tail, Walpost, Worker, consumer, postgres as server, wait,
 };
 
+/// Why a case is not what it should be.
+pub(super) enum Failure {
+    /// The server does not know the case's SQL.
+    Sql(String),
+    /// Something else than Debezium's records came, or nothing.
+    Different(String),
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self::Different(text)
+    }
+}
+
 /// The servers all cases share.
 pub(super) struct Stage {
     postgres: Arc<Postgres>,
@@ -34,7 +48,7 @@ impl Sessions<'_> {
             .or_insert_with(|| postgres.connect(database))
     }
 
-    fn run(&mut self, statement: &Statement) -> Result<(), String> {
+    fn run(&mut self, statement: &Statement) -> Result<(), Failure> {
         let result = match statement {
             Statement::Plain(sql) => self.client("").batch_execute(sql),
             Statement::Elsewhere {
@@ -56,7 +70,7 @@ impl Sessions<'_> {
                     writer.finish().map(drop)
                 }),
         };
-        result.map_err(|error| format!("{statement:?}: {error:?}"))
+        result.map_err(|error| Failure::Sql(format!("{statement:?}: {error:?}")))
     }
 }
 
@@ -87,7 +101,7 @@ impl Stage {
     }
 
     /// Plays `case` with `properties` (`name=value` words) on top; the first difference, if any.
-    pub(super) fn play(&self, case: &Case, properties: &str) -> Result<(), String> {
+    pub(super) fn play(&self, case: &Case, properties: &str) -> Result<(), Failure> {
         let database = format!("golden_{}", case.name.replace('-', "_"));
         let create = format!("create database \"{database}\"");
         self.postgres
@@ -113,7 +127,7 @@ impl Stage {
         case: &Case,
         properties: &str,
         sessions: &mut Sessions<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         for sql in &case.setup {
             sessions.run(&Statement::Plain(sql.clone()))?;
         }
@@ -169,14 +183,12 @@ impl Stage {
         let ended = !walpost.is_running();
         walpost.kill();
         if case.outcome == Outcome::Ok && ended && case.config["snapshot.mode"] != "initial_only" {
-            return Err(format!("ended: {}", last_complaint(&log)));
+            return Err(format!("ended: {}", last_complaint(&log)).into());
         }
         compare(case, &self.records_of(case)).map_err(|text| {
             let complaint = last_complaint(&log);
-            format!(
-                "{text}{}{complaint}",
-                if complaint.is_empty() { "" } else { "\n    " }
-            )
+            let gap = if complaint.is_empty() { "" } else { "\n    " };
+            Failure::Different(format!("{text}{gap}{complaint}"))
         })
     }
 
