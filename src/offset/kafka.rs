@@ -178,12 +178,8 @@ impl KafkaStore {
                 Ok(())
             }
             Err((error, _)) => {
-                let heard = self
-                    .ears
-                    .trouble()
-                    .heard()
-                    .map_or(String::new(), |text| format!(" ({text})"));
-                let attempt = format!("store the position in topic {:?}{heard}", self.home.topic);
+                let aside = self.ears.trouble().aside();
+                let attempt = format!("store the position in topic {:?}{aside}", self.home.topic);
                 Err(position_refused(&attempt, code_of(&error)))
             }
         }

@@ -46,10 +46,7 @@ fn kafka_may_stop_freeze_and_be_killed() {
     assert!(walpost.is_running());
     let position = scene.position();
     // A position that finds no broker is given up after a minute, and written anew.
-    let patience = Duration::from_secs(150);
-    wait::until("the slot is confirmed", patience, || {
-        scene.confirmed() >= Some(position)
-    });
+    scene.wait_confirmed_within(Duration::from_secs(150), position);
 }
 
 /// Postgres restarts under us, and walsenders are ended.

@@ -1,6 +1,7 @@
 //! The usual stage: a database with an outbox, a slot name, topics, all with names of their own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use postgres::Client;
 
@@ -203,7 +204,13 @@ impl Scene {
     /// Waits until the slot has confirmed `position`.
     #[track_caller]
     pub(crate) fn wait_confirmed(&mut self, position: i64) {
-        wait::until("the slot is confirmed", wait::SOON, || {
+        self.wait_confirmed_within(wait::SOON, position);
+    }
+
+    /// As [`Scene::wait_confirmed`], where it may take longer.
+    #[track_caller]
+    pub(crate) fn wait_confirmed_within(&mut self, limit: Duration, position: i64) {
+        wait::until("the slot is confirmed", limit, || {
             self.confirmed()
                 .is_some_and(|confirmed| confirmed >= position)
         });

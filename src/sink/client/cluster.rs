@@ -137,10 +137,8 @@ fn unanswered(attempt: &str, trouble: &Trouble, code: Code, late: bool) -> Resul
         return Err(failed_with(attempt, code));
     }
     if late {
-        let text = trouble
-            .heard()
-            .map_or(String::new(), |text| format!(" ({text})"));
-        let attempt = format!("{attempt}: no broker of bootstrap.servers answers{text}");
+        let aside = trouble.aside();
+        let attempt = format!("{attempt}: no broker of bootstrap.servers answers{aside}");
         return Err(failed_with(&attempt, code));
     }
     Ok(())

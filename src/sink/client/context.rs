@@ -95,11 +95,17 @@ impl Trouble {
             .map(|noted| (noted.text.clone(), noted.since.elapsed()))
     }
 
-    /// The error, or what else was heard since something was delivered, for a failure's text.
-    pub(crate) fn heard(&self) -> Option<String> {
+    /// The error, or what else was heard since something was delivered.
+    fn heard(&self) -> Option<String> {
         let held = self.held();
         let error = held.noted.as_ref().map(|noted| &noted.text);
         error.or(held.remark.as_ref()).cloned()
+    }
+
+    /// What was heard as an aside behind what was attempted; empty when nothing was.
+    pub(crate) fn aside(&self) -> String {
+        self.heard()
+            .map_or(String::new(), |text| format!(" ({text})"))
     }
 
     /// The error, if only an operator can end it.
