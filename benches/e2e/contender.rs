@@ -12,7 +12,7 @@ use crate::audit;
 use crate::backlog::{Backlog, Delivery, PARTITIONS};
 use crate::support::cleanup::{self, Service};
 use crate::support::kafka;
-use crate::support::{Connector, Worker, random};
+use crate::support::{Connector, Worker, ports};
 use crate::usage;
 
 /// Longer than any contender needs.
@@ -95,7 +95,7 @@ fn tuned(
         "no Debezium in {}: run `tests/services/install.sh debezium`",
         plugins.display()
     );
-    let port = random::free_port();
+    let port = ports::free();
     let offsets = folder.join("offsets");
     let worker = worker
         .clone()

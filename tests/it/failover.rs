@@ -7,7 +7,7 @@ use crate::restart::{Load, check_complete};
 use crate::support::command::run_files;
 use crate::support::kafka::Options;
 use crate::support::postgres::Shutdown;
-use crate::support::{Connector, Kafka, Postgres, Scene, Walpost, random, wait};
+use crate::support::{Connector, Kafka, Postgres, Scene, Walpost, ports, wait};
 
 /// A primary of at least this version, its standby, and a scene on the primary.
 fn pair(major: u32, standby_settings: &[(&str, &str)]) -> (Scene, Arc<Postgres>) {
@@ -150,7 +150,7 @@ fn a_promoted_standby_without_the_slot_is_a_gap() {
 #[test]
 fn the_server_that_will_do_is_found_among_several_and_check_names_it() {
     let (scene, standby) = pair(15, &[]);
-    let nobody = format!("127.0.0.1:{}", random::free_port());
+    let nobody = format!("127.0.0.1:{}", ports::free());
     let (primary_at, standby_at) = (
         format!("127.0.0.1:{}", scene.postgres.port()),
         format!("127.0.0.1:{}", standby.port()),
@@ -162,7 +162,7 @@ fn the_server_that_will_do_is_found_among_several_and_check_names_it() {
             "database.port",
             &format!(
                 "{},{},{}",
-                random::free_port(),
+                ports::free(),
                 standby.port(),
                 scene.postgres.port()
             ),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::cleanup::{self, Service};
-use crate::support::{Connector, Scene, Walpost, Worker, command, kafka, random, wait};
+use crate::support::{Connector, Scene, Walpost, Worker, command, kafka, ports, wait};
 
 const DEBEZIUM: &str = "debezium-3.6.1.Final";
 
@@ -25,7 +25,7 @@ impl Connect {
     fn start(worker: &Worker, connector: &Connector) -> Self {
         let folder = cleanup::folder("connect");
         let log = folder.join("connect.log");
-        let port = random::free_port();
+        let port = ports::free();
         let file = worker
             .clone()
             .set("listeners", &format!("http://127.0.0.1:{port}"))

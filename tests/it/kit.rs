@@ -10,7 +10,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use crate::support::postgres::Shutdown;
 use crate::support::relay::Weather;
 use crate::support::tls::Authority;
-use crate::support::{Kafka, Postgres, Relay, Scene, Tail, kafka, random};
+use crate::support::{Kafka, Postgres, Relay, Scene, Tail, kafka, ports};
 
 #[test]
 fn a_server_of_our_own_stops_and_starts_with_its_data() {
@@ -113,7 +113,7 @@ fn a_normal_build_cannot_be_told_to_break_its_promises() {
 
 #[test]
 fn the_relay_stalls_cuts_and_goes_silent() {
-    let port = random::free_port();
+    let port = ports::free();
     let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {

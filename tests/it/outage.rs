@@ -6,7 +6,7 @@ use crate::restart::{Load, check, wait_delivered};
 use crate::support::kafka::Options;
 use crate::support::postgres::Shutdown;
 use crate::support::relay::Weather;
-use crate::support::{Kafka, Postgres, Relay, Scene, Walpost, random, wait};
+use crate::support::{Kafka, Postgres, Relay, Scene, Walpost, ports, random, wait};
 
 /// Kafka is away, then back; nothing is lost and the process stays.
 #[test]
@@ -145,7 +145,7 @@ fn a_half_open_line_is_noticed_and_replaced() {
 /// A slow Kafka and a short `wal_sender_timeout`; one pass is enough.
 #[test]
 fn a_slow_kafka_does_not_cost_the_connection() {
-    let port = random::free_port();
+    let port = ports::free();
     let relay = Relay::to(port);
     let kafka = Kafka::start(&Options {
         behind: Some((port, relay.port())),
@@ -188,7 +188,7 @@ fn a_slow_kafka_does_not_cost_the_connection() {
 #[test]
 fn a_start_without_kafka_waits_for_it() {
     let mut scene = Scene::new("outage");
-    let port = random::free_port();
+    let port = ports::free();
     let worker = scene
         .worker()
         .set("bootstrap.servers", &format!("127.0.0.1:{port}"));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use postgres::Client;
 
-use crate::support::{Connector, Kafka, Postgres, Scene, Walpost, random, wait};
+use crate::support::{Connector, Kafka, Postgres, Scene, Walpost, ports, wait};
 
 /// Opens a transaction that keeps the slot's restart position where it is.
 fn hold(scene: &Scene) -> Client {
@@ -115,7 +115,7 @@ fn the_slot_is_dropped_although_kafka_never_answered() {
     for _ in 0..3 {
         write_wal(&mut scene);
     }
-    let nobody = format!("127.0.0.1:{}", random::free_port());
+    let nobody = format!("127.0.0.1:{}", ports::free());
     let worker = scene.worker().set("bootstrap.servers", &nobody);
     let mut walpost = Walpost::start(&worker, &[&dropping(&scene, "2000")]);
     walpost.expect_exit(3, &["dropped slot"]);

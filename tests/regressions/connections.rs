@@ -7,7 +7,7 @@ use crate::support::command::{run_files, run_with};
 use crate::support::kafka::Options;
 use crate::support::postgres::{self, Shutdown};
 use crate::support::relay::Weather;
-use crate::support::{Connector, Kafka, Postgres, Relay, Scene, Walpost, wait};
+use crate::support::{Connector, Kafka, Postgres, Relay, Scene, Walpost, ports, wait};
 
 /// The old walsender lives until it notices that its client is gone; the new process died of it,
 /// or hung without a word.
@@ -183,7 +183,7 @@ fn each_want_of_the_server_ends_in_the_statement_that_mends_it() {
 fn a_pooler_in_between_is_recognised_and_the_way_around_it_said() {
     let mut scene = Scene::new("pooler");
     let folder = cleanup::folder("pgbouncer");
-    let port = crate::support::random::free_port();
+    let port = ports::free();
     let file = folder.join("pgbouncer.ini");
     let users = folder.join("users.txt");
     let (user, password) = (postgres::USER, postgres::PASSWORD);

@@ -12,7 +12,7 @@ use crate::support::kafka::{self, Options, Secure};
 use crate::support::relay::Weather;
 use crate::support::surroundings::{self, Hosts};
 use crate::support::tls::Authority;
-use crate::support::{Kafka, Postgres, Relay, Scene, Tail, Walpost, random, wait};
+use crate::support::{Kafka, Postgres, Relay, Scene, Tail, Walpost, ports, wait};
 
 const QUIET: Duration = Duration::from_millis(300);
 
@@ -88,7 +88,7 @@ fn many_new_topics_at_once_lose_nothing() {
 /// restart doubled what had been sent, and waiting for room kept a core busy.
 #[test]
 fn a_full_queue_is_waited_out_without_doubles_and_without_a_busy_loop() {
-    let port = random::free_port();
+    let port = ports::free();
     let relay = Relay::to(port);
     let kafka = Kafka::start(&Options {
         behind: Some((port, relay.port())),
@@ -351,7 +351,7 @@ fn brokers_that_move_to_other_addresses_are_found_by_name() {
         return;
     }
     const NAME: &str = "broker.walpost.test";
-    let (own, port) = (random::free_port(), random::free_port());
+    let (own, port) = (ports::free(), ports::free());
     let old = Relay::at(("127.0.0.2", port), own);
     let new = Relay::at(("127.0.0.3", port), own);
     let kafka = Kafka::start(&Options {

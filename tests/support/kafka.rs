@@ -20,7 +20,7 @@ use rdkafka::metadata::Metadata;
 
 use super::cleanup::{self, Service, Signal};
 use super::tls::Authority;
-use super::{random, wait};
+use super::{ports, wait};
 
 /// The version that `tests/services/install.sh` fetches.
 pub(crate) const VERSION: &str = "4.3.1";
@@ -88,13 +88,13 @@ impl Kafka {
     pub(crate) fn start(options: &Options<'_>) -> Arc<Kafka> {
         let nodes: Vec<Node> = (0..options.nodes.max(1))
             .map(|_| {
-                let own = random::free_port();
+                let own = ports::free();
                 let (port, advertised) = options.behind.unwrap_or((own, own));
                 Node {
                     folder: cleanup::folder("kafka"),
                     port,
                     advertised,
-                    secure_port: random::free_port(),
+                    secure_port: ports::free(),
                     service: Mutex::new(None),
                 }
             })

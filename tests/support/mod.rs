@@ -22,6 +22,7 @@ pub(crate) mod connector;
 pub(crate) mod consumer;
 pub(crate) mod http;
 pub(crate) mod kafka;
+pub(crate) mod ports;
 pub(crate) mod postgres;
 pub(crate) mod process;
 pub(crate) mod random;

@@ -11,7 +11,7 @@ use postgres::{Client, NoTls};
 
 use super::cleanup::{self, Service, Signal};
 use super::kafka::cache;
-use super::{random, wait};
+use super::{ports, random, wait};
 
 /// The superuser.
 pub(crate) const USER: &str = "postgres";
@@ -96,7 +96,7 @@ impl Postgres {
         Self {
             bin: bin.to_owned(),
             folder,
-            port: random::free_port(),
+            port: ports::free(),
             settings: Mutex::new(SETTINGS.iter().chain(settings).map(own).collect()),
             service: Mutex::new(None),
         }

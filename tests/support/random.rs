@@ -1,8 +1,6 @@
-//! Random names, ports and choices, all from one printed seed.
+//! Random names and choices, all from one printed seed.
 
-use std::collections::HashSet;
-use std::net::TcpListener;
-use std::sync::{LazyLock, Mutex};
+use std::sync::LazyLock;
 
 /// The run's seed: `WALPOST_TEST_SEED`, or a new one. It fixes what tests draw with [`generator`];
 /// names stay random, so that two runs never meet.
@@ -25,16 +23,4 @@ pub(crate) fn generator(test: &str) -> fastrand::Rng {
 /// `stem` with a random tail, fit for a database, slot, topic or folder.
 pub(crate) fn name(stem: &str) -> String {
     format!("{stem}_{:08x}", fastrand::u32(..))
-}
-
-/// A port nobody listens on. Drawn from below the range that outgoing connections use, so that it
-/// is still free when the server that is to have it starts, or starts again.
-pub(crate) fn free_port() -> u16 {
-    static TAKEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
-    loop {
-        let port = fastrand::u16(15_000..32_000);
-        if TAKEN.lock().unwrap().insert(port) && TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }

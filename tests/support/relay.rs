@@ -51,7 +51,7 @@ struct Inner {
 impl Relay {
     /// A relay to `127.0.0.1:target`.
     pub(crate) fn to(target: u16) -> Self {
-        Self::at(("127.0.0.1", super::random::free_port()), target)
+        Self::at(("127.0.0.1", super::ports::free()), target)
     }
 
     /// A relay from this address to `127.0.0.1:target`.

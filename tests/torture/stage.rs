@@ -13,7 +13,7 @@ use crate::support::cleanup::Signal;
 use crate::support::clock::Clock;
 use crate::support::kafka::Options;
 use crate::support::{Connector, Kafka, Postgres, Relay, Scene, Tail, Walpost, Worker};
-use crate::support::{cleanup, random};
+use crate::support::{cleanup, ports};
 
 /// Settings that let faults pass quickly, and make small transactions spill.
 const SETTINGS: &[(&str, &str)] = &[
@@ -35,7 +35,7 @@ pub(crate) struct Servers {
 
 impl Servers {
     pub(crate) fn start() -> Self {
-        let port = random::free_port();
+        let port = ports::free();
         let to_kafka = Relay::to(port);
         let kafka = Kafka::start(&Options {
             behind: Some((port, to_kafka.port())),

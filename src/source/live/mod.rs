@@ -3,6 +3,8 @@
 mod access;
 mod boundaries;
 mod connectors;
+#[path = "../../../tests/support/ports.rs"]
+mod ports;
 mod preflights;
 mod server;
 mod snapshots;

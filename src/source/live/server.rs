@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::ports;
 use crate::config::{
     Database, Host, NameFilter, Pattern, Secret, SessionTarget, Slot, SslMode, TableFilter, Tls,
 };
@@ -30,7 +31,7 @@ impl Server {
         // Postgres refuses to run as root, so its user must reach the folder.
         run(Command::new("chmod").arg("777").arg(dir.path()));
         let server = Self {
-            port: free_port(),
+            port: ports::free(),
             dir,
         };
         let data = server.data();
@@ -75,14 +76,23 @@ impl Server {
         for setting in settings {
             options.push_str(&format!(" -c {setting}"));
         }
-        let data = self.data();
-        run(self
+        let log = self.dir.path().join("log");
+        let started = self
             .tool("pg_ctl")
             .args(["-w", "-D"])
-            .arg(&data)
+            .arg(self.data())
             .arg("-l")
-            .arg(self.dir.path().join("log"))
-            .args(["-o", &options, "start"]));
+            .arg(&log)
+            .args(["-o", &options, "start"])
+            .output()
+            .unwrap();
+        assert!(
+            started.status.success(),
+            "Postgres did not start on port {}: {}{}",
+            self.port,
+            String::from_utf8_lossy(&started.stderr),
+            std::fs::read_to_string(&log).unwrap_or_default()
+        );
     }
 
     pub(super) fn stop(&self) {
@@ -224,9 +234,4 @@ fn bin_dir() -> PathBuf {
         .collect();
     found.sort();
     found.pop().unwrap()
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 
-use super::super::random;
+use super::super::ports;
 use super::super::tls::Identity;
 use super::{Node, Options, PASSWORD, Secure, USER, java};
 
 /// Writes the nodes' files and formats their storage.
 pub(super) fn write(nodes: &[Node], options: &Options<'_>) {
     let cluster = "d2FscG9zdC10ZXN0LWNsdQ";
-    let controllers: Vec<u16> = nodes.iter().map(|_| random::free_port()).collect();
+    let controllers: Vec<u16> = nodes.iter().map(|_| ports::free()).collect();
     let voters: Vec<String> = controllers
         .iter()
         .enumerate()
