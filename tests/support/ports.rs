@@ -1,18 +1,25 @@
 //! Ports for servers.
 
-use std::collections::HashSet;
 use std::net::TcpListener;
 use std::ops::Range;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::{LazyLock, Mutex};
 
-/// A port nobody listens on. Drawn from outside the range that outgoing connections use, so that
-/// it is still free when the server that is to have it starts, or starts again.
+/// A port nobody listens on, and no other run draws as long as this process lives. From outside
+/// the range that outgoing connections use, so that it is still free when the server that is to
+/// have it starts, or starts again.
 pub(crate) fn free() -> u16 {
-    static TAKEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
+    /// Abstract sockets, each named after a port, which the kernel forgets with the process.
+    static TAKEN: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
     static RANGE: LazyLock<Range<u16>> = LazyLock::new(|| quiet(outgoing()));
     loop {
         let port = fastrand::u16(RANGE.clone());
-        if TAKEN.lock().unwrap().insert(port) && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        let name = SocketAddr::from_abstract_name(format!("walpost-port-{port}")).unwrap();
+        if let Ok(taken) = UnixListener::bind_addr(&name)
+            && TcpListener::bind(("127.0.0.1", port)).is_ok()
+        {
+            TAKEN.lock().unwrap().push(taken);
             return port;
         }
     }

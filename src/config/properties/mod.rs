@@ -209,10 +209,14 @@ pub(super) fn nearest(unknown: &str, candidates: &[String]) -> Option<String> {
     if let Some((old, new)) = renamed {
         return Some(format!("{}{new}", &unknown[..unknown.len() - old.len()]));
     }
+    let length = unknown.chars().count();
     candidates
         .iter()
-        .map(|known| (strsim::osa_distance(unknown, known), known))
-        .filter(|(distance, known)| *distance <= (known.len() / 4).max(2))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, known)| known.clone())
+        .map(|known| (known, (known.len() / 4).max(2)))
+        // Two names differ by at least what one is longer, and that is cheaper to see.
+        .filter(|(known, limit)| known.len().abs_diff(length) <= *limit)
+        .map(|(known, limit)| (strsim::osa_distance(unknown, known), limit, known))
+        .filter(|(distance, limit, _)| distance <= limit)
+        .min_by_key(|(distance, ..)| *distance)
+        .map(|(.., known)| known.clone())
 }
