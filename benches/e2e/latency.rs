@@ -8,21 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use rdkafka::ClientConfig;
-use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
-
 use crate::audit::{reader, row_number};
 use crate::backlog::{Delivery, PARTITIONS, Stage};
+use crate::bare::Bare;
 use crate::options::Options;
 use crate::report;
-use crate::workload::{KEYS, PLAIN};
+use crate::workload::PLAIN;
 
 /// Rows before the clock counts: connections, metadata and topics are new to everybody.
 const WARM_UP: u64 = 50;
-
-/// walpost's own `linger.ms`.
-const LINGER_MS: &str = "1";
 
 /// How long a record may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -81,53 +75,10 @@ fn walpost(stage: &Stage, rate: u64, samples: u64, delivery: Delivery) -> Latenc
     latency
 }
 
-/// Produces what walpost would have, with its producer's settings.
+/// The same rate without a source.
 fn bare(stage: &Stage, rate: u64, samples: u64) -> Latency {
-    let (_, topic) = stage.topic("bare");
-    let producer: BaseProducer = ClientConfig::new()
-        .set("bootstrap.servers", stage.scene.kafka.bootstrap())
-        .set("enable.idempotence", "true")
-        .set("acks", "all")
-        .set("max.in.flight", "1")
-        .set("partitioner", "murmur2_random")
-        .set(
-            "linger.ms",
-            stage.property("producer.override.linger.ms", LINGER_MS),
-        )
-        .set("batch.size", "1000000")
-        .set("batch.num.messages", "100000")
-        .create()
-        .unwrap();
-    let payload = "{\"n\": 1, \"note\": \"".to_owned() + &"an ordinary note, ".repeat(12) + "\"}";
-    let polling = std::sync::atomic::AtomicBool::new(true);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while polling.load(Ordering::Acquire) {
-                producer.poll(Duration::from_millis(100));
-            }
-        });
-        let latency = measure(stage, &topic, rate, samples, |n| {
-            let id = format!("00000000-0000-4000-8000-{n:012}");
-            let headers = OwnedHeaders::new().insert(Header {
-                key: "id",
-                value: Some(&id),
-            });
-            let key = format!("k{}", n % KEYS);
-            let producing = Instant::now();
-            producer
-                .send(
-                    BaseRecord::to(&topic)
-                        .key(&key)
-                        .payload(&payload)
-                        .headers(headers),
-                )
-                .unwrap();
-            producing
-        });
-        producer.flush(LIMIT).unwrap();
-        polling.store(false, Ordering::Release);
-        latency
-    })
+    let bare = Bare::new(stage, None);
+    bare.during(|| measure(stage, bare.topic(), rate, samples, |n| bare.send(n)))
 }
 
 /// Calls `write` at the given rate and takes each row's time to the consumer.

@@ -15,6 +15,7 @@ mod support;
 
 mod audit;
 mod backlog;
+mod bare;
 mod ceiling;
 mod contender;
 mod latency;
@@ -30,6 +31,7 @@ fn main() {
     let options = Options::from_environment();
     report::machine();
     let stage = backlog::Stage::open(&options);
+    bare::warm_up(&stage);
     if options.part("throughput") {
         throughput::plain(&stage, &options);
     }

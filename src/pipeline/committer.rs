@@ -15,8 +15,15 @@ const PACE: Duration = Duration::from_millis(50);
 /// The same while so many rows come that throughput counts, not latency.
 const BUSY_PACE: Duration = Duration::from_millis(100);
 
+/// And while they pour in: a commit waits for all that is on its way to Kafka, and all behind it
+/// waits for the commit.
+const POURING_PACE: Duration = Duration::from_millis(200);
+
 /// Records in a transaction from which on it is a busy one: some 10,000 a second.
 const BUSY: u64 = 500;
+
+/// Records from which on they pour in: some 50,000 a second.
+const POURING: u64 = 5_000;
 
 /// A position with no events before it is worth a transaction this often.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -97,7 +104,11 @@ impl Committer {
             _ if self.keeps_apart() => began,
             Boundary::Connector => began,
             Boundary::Poll => {
-                let pace = if self.records < BUSY { PACE } else { BUSY_PACE };
+                let pace = match self.records {
+                    ..BUSY => PACE,
+                    BUSY..POURING => BUSY_PACE,
+                    _ => POURING_PACE,
+                };
                 earliest(pace).map_or(began, |paced| paced.max(began))
             }
             Boundary::Interval(interval) => began + interval,

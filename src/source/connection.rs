@@ -86,8 +86,8 @@ impl Connection {
         let peer = opened.host.to_string();
         let attempt = format!("log in to {peer} as {:?}", db.user);
         let mut connection = Self {
+            buffer: ReadBuffer::new(opened.stream.is_roomy()),
             stream: opened.stream,
-            buffer: ReadBuffer::new(),
             peer,
             server_major: 0,
         };

@@ -43,6 +43,14 @@ pub(super) enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+impl Stream {
+    /// Whether the kernel holds messages by the megabyte for a slow reader. A Unix socket holds some
+    /// hundred, however small they are.
+    pub(super) fn is_roomy(&self) -> bool {
+        !matches!(self, Stream::Unix(_))
+    }
+}
+
 /// An open stream, not yet logged in.
 #[derive(Debug)]
 pub(super) struct Opened {
