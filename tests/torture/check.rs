@@ -14,31 +14,61 @@ const VARIABLE: &str = "WALPOST_SABOTAGE";
 /// Rounds within which a breach has to be found.
 const ROUNDS: u64 = 20;
 
-/// What the binary is told, whether faults are needed to show it, and what has to be found. In
-/// exactly-once nothing but a committed transaction moves a position, so there is no "early".
-const KINDS: &[(Promise, &str, bool, &[Breach])] = &[
+/// What a kind of sabotage needs to show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    Faults,
+    /// And positions in a file. What keeps records from Kafka keeps a position in a topic from it as
+    /// well, and only luck shows that it came too early; a file is there at once.
+    FaultsAndFile,
+}
+
+/// What the binary is told, what it needs to show, and what has to be found. In exactly-once nothing
+/// but a committed transaction moves a position, so there is no "early".
+const KINDS: &[(Promise, &str, Needs, &[Breach])] = &[
     (
         Promise::AtLeastOnce,
         "lose",
-        false,
+        Needs::Nothing,
         &[Breach::Ahead, Breach::Lost],
     ),
-    (Promise::AtLeastOnce, "reorder", false, &[Breach::Reordered]),
-    (Promise::AtLeastOnce, "double", false, &[Breach::Repeated]),
+    (
+        Promise::AtLeastOnce,
+        "reorder",
+        Needs::Nothing,
+        &[Breach::Reordered],
+    ),
+    (
+        Promise::AtLeastOnce,
+        "double",
+        Needs::Nothing,
+        &[Breach::Repeated],
+    ),
     (
         Promise::AtLeastOnce,
         "early",
-        true,
+        Needs::FaultsAndFile,
         &[Breach::Ahead, Breach::Lost],
     ),
     (
         Promise::ExactlyOnce,
         "lose",
-        true,
+        Needs::Faults,
         &[Breach::Ahead, Breach::Lost],
     ),
-    (Promise::ExactlyOnce, "reorder", true, &[Breach::Reordered]),
-    (Promise::ExactlyOnce, "double", true, &[Breach::Repeated]),
+    (
+        Promise::ExactlyOnce,
+        "reorder",
+        Needs::Faults,
+        &[Breach::Reordered],
+    ),
+    (
+        Promise::ExactlyOnce,
+        "double",
+        Needs::Faults,
+        &[Breach::Repeated],
+    ),
 ];
 
 /// First an honest walpost, in which nothing may be found, then each kind of sabotage.
@@ -56,13 +86,13 @@ pub(crate) fn every_breach_is_found(settings: &Settings) -> ExitCode {
         code = ExitCode::FAILURE;
     };
     for promise in [Promise::AtLeastOnce, Promise::ExactlyOnce] {
-        match look(settings, &servers, promise, "none", true, 10) {
+        match look(settings, &servers, promise, "none", Needs::Faults, 10) {
             None => println!("torture-check: {promise:?}: an honest walpost passes"),
             Some((_, _, report)) => failed(report),
         }
     }
-    for &(promise, kind, faults, expected) in KINDS {
-        match look(settings, &servers, promise, kind, faults, ROUNDS) {
+    for &(promise, kind, needs, expected) in KINDS {
+        match look(settings, &servers, promise, kind, needs, ROUNDS) {
             None => failed(format!(
                 "torture-check: {promise:?}: {kind:?} was not found in {ROUNDS} rounds; seed {}",
                 settings.seed
@@ -88,19 +118,21 @@ fn look(
     servers: &Servers,
     promise: Promise,
     kind: &str,
-    faults: bool,
+    needs: Needs,
     rounds: u64,
 ) -> Option<(u64, Vec<Violation>, String)> {
     let environment = [(VARIABLE, kind)];
-    // What keeps records from Kafka keeps a position in a topic from it as well, and only luck shows
-    // that it came too early; a file is there at once.
-    let act = (0..)
-        .find(|act| kind != "early" || Act::store(settings.seed, *act, promise) == Store::File)
-        .unwrap_or(0);
-    let mut act = Act::open(servers, settings.seed, act, promise, &environment);
+    let store = match needs {
+        Needs::FaultsAndFile => Store::File,
+        _ => Act::store(settings.seed, 0, promise),
+    };
+    let mut act = Act::open(servers, settings.seed, 0, promise, store, &environment);
     for number in 0..rounds {
         let plan = Plan::draw(settings.seed, number, act.store);
-        let plan = if faults { plan.starved() } else { plan.calm() };
+        let plan = match needs {
+            Needs::Nothing => plan.calm(),
+            _ => plan.starved(),
+        };
         round::run(&mut act, servers, &plan);
         let found = act.checker.found();
         if !found.is_empty() {

@@ -92,8 +92,10 @@ fn torture(settings: &Settings) -> Result<Tally, String> {
             over.close();
         }
         let act = act.get_or_insert_with(|| {
-            let promise = settings.promise(number / ACT);
-            Act::open(&servers, settings.seed, number / ACT, promise, &[])
+            let (seed, act) = (settings.seed, number / ACT);
+            let promise = settings.promise(act);
+            let store = Act::store(seed, act, promise);
+            Act::open(&servers, seed, act, promise, store, &[])
         });
         let plan = Plan::draw(settings.seed, number, act.store);
         let before = (act.checker.events, act.checker.repeats);

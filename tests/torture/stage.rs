@@ -88,6 +88,7 @@ impl Act {
         seed: u64,
         number: u64,
         promise: Promise,
+        store: Store,
         environment: &[(&str, &str)],
     ) -> Self {
         let mut scene = Scene::bare(
@@ -100,7 +101,6 @@ impl Act {
         servers
             .kafka
             .create_topics(&topics.clone().map(|topic| (topic, 3)), &[]);
-        let store = Self::store(seed, number, promise);
         let offset_file = cleanup::folder("offsets").join("offsets");
         let (worker, connector) = files(servers, &scene, store, promise, &offset_file);
         let files = crate::support::connector::write_files(&worker, &[&connector]);
@@ -137,7 +137,7 @@ impl Act {
         act
     }
 
-    /// Where an act keeps its positions: the offsets ride with the events in exactly-once.
+    /// Where the seed has an act keep its positions: the offsets ride with the events in exactly-once.
     pub(crate) fn store(seed: u64, number: u64, promise: Promise) -> Store {
         let file = generator(seed ^ 0xAC7, number).u8(..3) == 0;
         match promise {

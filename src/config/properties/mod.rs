@@ -212,11 +212,15 @@ pub(super) fn nearest(unknown: &str, candidates: &[String]) -> Option<String> {
     let length = unknown.chars().count();
     candidates
         .iter()
-        .map(|known| (known, (known.len() / 4).max(2)))
-        // Two names differ by at least what one is longer, and that is cheaper to see.
-        .filter(|(known, limit)| known.len().abs_diff(length) <= *limit)
-        .map(|(known, limit)| (strsim::osa_distance(unknown, known), limit, known))
-        .filter(|(distance, limit, _)| distance <= limit)
-        .min_by_key(|(distance, ..)| *distance)
-        .map(|(.., known)| known.clone())
+        .filter_map(|known| {
+            let limit = (known.len() / 4).max(2);
+            // Two names differ by at least what one is longer, and that is cheaper to see.
+            if known.len().abs_diff(length) > limit {
+                return None;
+            }
+            let distance = strsim::osa_distance(unknown, known);
+            (distance <= limit).then_some((distance, known))
+        })
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known.clone())
 }
