@@ -8,6 +8,7 @@
 pub mod config;
 pub mod deadletter;
 pub mod error;
+pub mod foreign;
 pub mod lsn;
 pub mod observability;
 pub mod offset;

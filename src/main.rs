@@ -18,7 +18,7 @@ use walpost::pipeline::{self, Finding};
 use cli::{Cli, Command, Dlq, Offsets, ReferenceFormat};
 
 fn main() -> ExitCode {
-    share_arenas();
+    walpost::foreign::share_arenas();
     let cli = Cli::parse();
     let logging = init_logging(cli.logging.level(), cli.logging.log_format);
     match logging.and_then(|()| dispatch(cli)) {
@@ -27,19 +27,6 @@ fn main() -> ExitCode {
             tell(&format!("error: {failure}"));
             ExitCode::from(failure.class().exit_code())
         }
-    }
-}
-
-/// Keeps glibc from giving each thread a heap of its own, of which it returns little: every attempt
-/// to connect starts a dozen threads, and memory would rise by tens of kilobytes with each.
-/// `MALLOC_ARENA_MAX` still decides where it is set.
-fn share_arenas() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    if std::env::var_os("MALLOC_ARENA_MAX").is_none() {
-        #[expect(unsafe_code, reason = "a call into the C library without pointers")]
-        // SAFETY: sets one number in the allocator, before any other thread exists.
-        let accepted = unsafe { libc::mallopt(libc::M_ARENA_MAX, 2) };
-        debug_assert_eq!(accepted, 1, "glibc knows the setting");
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rdkafka::Message as _;
-use rdkafka::consumer::BaseConsumer;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::RDKafkaErrorCode as Code;
 use tokio::sync::mpsc;
 
@@ -15,7 +15,7 @@ use super::letter::{Letter, LetterId};
 use crate::config::{Connector, DeadLetters, KafkaProperties};
 use crate::error::Failure;
 use crate::sink::client::{
-    Admin, Ears, Ends, Plan, Role, Settings, bear, follow_topic, read_topic,
+    Admin, Ears, Ends, Plan, Role, Settings, bear, follow_topic, hold, read_topic,
 };
 use crate::sink::{describe, failed_with};
 
@@ -269,6 +269,7 @@ impl Log {
     }
 
     fn poll(&self, consumer: &BaseConsumer<Ears>) -> Option<Result<Audit, Failure>> {
+        hold(consumer.client());
         match consumer.poll(POLL)? {
             Ok(message) => self.audit(message.payload()).map(Ok),
             Err(error) => {

@@ -1,25 +1,32 @@
 //! The compacted offsets topic, in Connect's format, shared with Connect workers if need be.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::Message as _;
 use rdkafka::error::RDKafkaErrorCode as Code;
-use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
 use rdkafka::util::Timeout;
 use serde_json::{Map, Value};
+use tokio::time::timeout;
 
 use super::value::{self, KeyMatch};
 use crate::config::{Connector, KafkaProperties, OffsetTopic, Worker};
 use crate::error::Failure;
 use crate::lsn::ResumePoint;
-use crate::sink::client::{Admin, Ears, Plan, Role, Settings, read_topic};
+use crate::sink::client::{
+    Admin, Ears, Lifeline, Plan, Role, Settings, Tied as _, Trouble, read_topic,
+};
 use crate::sink::{PositionRecord, code_of, describe, failed_with, position_refused};
 
 /// How long a topic just created may take to appear.
 const CREATION: Duration = Duration::from_secs(10);
 /// One question to a broker.
 const ANSWER: Duration = Duration::from_secs(10);
+/// How often a write that waits looks whether its client has lost its way.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A topic on a cluster.
 struct Place {
@@ -36,7 +43,8 @@ pub(super) struct KafkaStore {
     /// The worker's topic, when the connector has its own: read where the own one has nothing.
     fallback: Option<Place>,
     producer: FutureProducer<Ears>,
-    ears: Ears,
+    trouble: Arc<Trouble>,
+    lifeline: Lifeline,
 }
 
 impl KafkaStore {
@@ -108,13 +116,15 @@ impl KafkaStore {
             settings.force(name, value);
         }
         settings.default("reconnect.backoff.max.ms", "1000");
-        let ears = Ears::default();
+        let trouble = Arc::default();
+        let ears = Ears::of(&trouble);
         Ok(Self {
             connector: connector.to_owned(),
             topic_prefix: topic_prefix.to_owned(),
             key: value::key(connector, topic_prefix),
-            producer: settings.create(ears.clone())?,
-            ears,
+            lifeline: ears.lifeline().clone(),
+            producer: settings.create(ears)?,
+            trouble,
             home,
             fallback,
         })
@@ -172,13 +182,20 @@ impl KafkaStore {
             record = record.payload(value);
         }
         let sent = self.producer.send(record, Timeout::After(Duration::ZERO));
-        match sent.await {
+        let mut sent = pin!(sent);
+        let answer = loop {
+            match timeout(LOOK, &mut sent).await {
+                Ok(answer) => break answer,
+                Err(_) => self.lifeline.hold(self.producer.client()),
+            }
+        };
+        match answer {
             Ok(_) => {
-                self.ears.trouble().clear();
+                self.trouble.clear();
                 Ok(())
             }
             Err((error, _)) => {
-                let aside = self.ears.trouble().aside();
+                let aside = self.trouble.aside();
                 let attempt = format!("store the position in topic {:?}{aside}", self.home.topic);
                 Err(position_refused(&attempt, code_of(&error)))
             }

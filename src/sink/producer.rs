@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
@@ -17,7 +17,7 @@ use rdkafka::producer::{
 };
 
 use super::ack::Acks;
-use super::client::{self, Settings, Trouble};
+use super::client::{self, Lifeline, Settings, Tied, Trouble};
 use super::refusal::Refusal;
 use super::transaction::PositionRecord;
 use crate::error::Failure;
@@ -44,6 +44,9 @@ const IN_FLIGHT: &str = "1";
 
 /// How long the poll thread sleeps without events before it looks whether it should stop.
 const POLL: Duration = Duration::from_millis(100);
+
+/// How often the poll thread looks whether the client has lost its way.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Records refused for the size of their batch are tried again in batches this much smaller.
 const SHRINK: i64 = 8;
@@ -110,6 +113,13 @@ pub(super) struct Reports {
     too_large: AtomicUsize,
     /// The poll thread is gone.
     ended: AtomicBool,
+    lifeline: Lifeline,
+}
+
+impl Tied for Reports {
+    fn lifeline(&self) -> &Lifeline {
+        &self.lifeline
+    }
 }
 
 impl Reports {
@@ -235,6 +245,7 @@ impl Producer {
             first: Mutex::new(None),
             too_large: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
+            lifeline: Lifeline::default(),
         };
         let client: BaseProducer<Reports> = settings.create(reports)?;
         let client = Arc::new(client);
@@ -243,8 +254,13 @@ impl Producer {
         std::thread::Builder::new()
             .name("kafka-reports".to_owned())
             .spawn(move || {
+                let mut looked = Instant::now();
                 while !until.load(Ordering::Acquire) {
                     watched.0.poll(POLL);
+                    if looked.elapsed() >= LOOK {
+                        client::hold(watched.0.client());
+                        looked = Instant::now();
+                    }
                 }
             })
             .map_err(|error| {

@@ -58,7 +58,7 @@ fn undelivered_rows_do_not_keep_a_server_from_stopping() {
     let confirmed = scene.confirmed().unwrap();
     assert!(confirmed <= before + 64, "not confirmed undelivered");
     let took = scene.postgres.stop(Shutdown::Fast);
-    assert!(took < Duration::from_secs(15), "{took:?}");
+    assert!(took < Duration::from_secs(45), "{took:?}");
     scene.postgres.start();
     scene.reconnect();
     scene.kafka.thaw();

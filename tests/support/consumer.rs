@@ -9,6 +9,7 @@ use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
+use super::kafka::hold;
 use super::wait;
 
 /// One record.
@@ -127,7 +128,7 @@ pub(crate) fn read_as(bootstrap: &str, topics: &[&str], isolation: Isolation) ->
         match consumer.poll(Duration::from_millis(200)) {
             Some(Ok(message)) => records.push(Record::of(&message)),
             Some(Err(KafkaError::PartitionEOF(_))) => open -= 1,
-            Some(Err(_)) | None => {}
+            Some(Err(_)) | None => hold(consumer.client(), bootstrap),
         }
     }
     records.sort_by(|a, b| {
@@ -238,6 +239,7 @@ impl Tail {
 
     fn take(&mut self, patience: Duration) {
         self.find_topics();
+        hold(self.consumer.client(), &self.bootstrap);
         let mut patience = patience;
         while let Some(result) = self.consumer.poll(patience) {
             if let Ok(message) = result {

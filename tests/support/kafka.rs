@@ -4,19 +4,22 @@ mod access;
 mod settings;
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use rdkafka::ClientConfig;
 use rdkafka::admin::{
     AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier,
     TopicReplication,
 };
-use rdkafka::client::DefaultClientContext;
+use rdkafka::client::{Client, DefaultClientContext};
 use rdkafka::metadata::Metadata;
+use rdkafka::{ClientConfig, ClientContext};
+
+use walpost::foreign::{add_brokers, knows_the_cluster};
 
 use super::cleanup::{self, Service, Signal};
 use super::tls::Authority;
@@ -209,6 +212,7 @@ impl Kafka {
     }
 
     fn metadata(&self) -> Option<Metadata> {
+        hold(self.admin.inner(), &self.direct_bootstrap());
         self.admin
             .inner()
             .fetch_metadata(None, Duration::from_secs(2))
@@ -249,6 +253,7 @@ impl Kafka {
                 )
             })
             .collect();
+        hold(self.admin.inner(), &self.direct_bootstrap());
         let options = AdminOptions::new().request_timeout(Some(Duration::from_secs(30)));
         let results = block_on(self.admin.create_topics(&wanted, &options)).unwrap();
         for result in results {
@@ -360,6 +365,14 @@ pub(crate) fn java() -> Command {
         .arg("-cp")
         .arg(folder.join("libs").join("*"));
     command
+}
+
+/// Shows a client the way back if a broker that was not admitted to its cluster has told it of no
+/// broker: it would not find it.
+pub(crate) fn hold<C: ClientContext>(client: &Client<C>, servers: &str) {
+    if !knows_the_cluster(client) {
+        add_brokers(client, &CString::new(servers).unwrap());
+    }
 }
 
 /// Runs one future of the admin client, which brings its own thread.

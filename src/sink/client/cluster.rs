@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rdkafka::ClientContext;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::Client;
 use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::metadata::Metadata;
 use rdkafka::producer::{BaseProducer, Producer as _};
 use tokio::time::{Instant, sleep};
 
-use super::{Ears, Role, Settings, Trouble};
+use super::{Ears, Role, Settings, Tied, Trouble, hold};
 use crate::config::KafkaProperties;
 use crate::error::{Class, Failure};
 use crate::sink::refusal::{code_of, failed_with, verdict};
@@ -37,10 +37,8 @@ pub(crate) enum Sight {
 }
 
 /// One blocking look.
-pub(crate) fn look<C: ClientContext>(client: &Client<C>, topic: &str) -> Result<Sight, Code> {
-    let metadata = client
-        .fetch_metadata(Some(topic), ANSWER)
-        .map_err(|error| code_of(&error))?;
+pub(crate) fn look<C: Tied>(client: &Client<C>, topic: &str) -> Result<Sight, Code> {
+    let metadata = ask(client, topic)?;
     let Some(found) = metadata.topics().iter().find(|t| t.name() == topic) else {
         return Ok(Sight::Missing);
     };
@@ -103,10 +101,14 @@ where
 }
 
 /// One blocking question that any broker can answer.
-pub(crate) fn answers<C: ClientContext>(client: &Client<C>) -> Result<(), Code> {
+pub(crate) fn answers<C: Tied>(client: &Client<C>) -> Result<(), Code> {
+    ask(client, "__consumer_offsets").map(drop)
+}
+
+fn ask<C: Tied>(client: &Client<C>, topic: &str) -> Result<Metadata, Code> {
+    hold(client);
     client
-        .fetch_metadata(Some("__consumer_offsets"), ANSWER)
-        .map(|_| ())
+        .fetch_metadata(Some(topic), ANSWER)
         .map_err(|error| code_of(&error))
 }
 
@@ -151,7 +153,7 @@ pub(crate) struct Admin {
     scout: Arc<BaseProducer<Ears>>,
     settings: Settings,
     client: OnceLock<Arc<AdminClient<Ears>>>,
-    ears: Ears,
+    trouble: Arc<Trouble>,
 }
 
 /// A topic to create.
@@ -172,22 +174,23 @@ impl Admin {
         let mut settings = Settings::translate(java, Role::Admin, client_id)?;
         settings.default("reconnect.backoff.max.ms", "1000");
         settings.force("allow.auto.create.topics", "false");
-        let ears = Ears::default();
-        let scout = Arc::new(settings.create(ears.clone())?);
+        let trouble = Arc::default();
+        let scout = Arc::new(settings.create(Ears::of(&trouble))?);
         Ok(Self {
             scout,
             settings,
             client: OnceLock::new(),
-            ears,
+            trouble,
         })
     }
 
     /// Made when it is needed: most starts find everything in place.
     fn client(&self) -> Result<Arc<AdminClient<Ears>>, Code> {
         if let Some(client) = self.client.get() {
+            hold(client.inner());
             return Ok(Arc::clone(client));
         }
-        let created = self.settings.create(self.ears.clone());
+        let created = self.settings.create(Ears::of(&self.trouble));
         // The same settings have made a client already.
         let client = Arc::new(created.map_err(|_| Code::InvalidConfig)?);
         Ok(Arc::clone(self.client.get_or_init(|| client)))
@@ -195,7 +198,7 @@ impl Admin {
 
     /// What its connections are struggling with.
     pub(crate) fn trouble(&self) -> &Trouble {
-        self.ears.trouble()
+        &self.trouble
     }
 
     /// Number of partitions of a topic; `None` when it is still missing after `patience`.

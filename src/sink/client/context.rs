@@ -8,6 +8,7 @@ use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
+use super::{Lifeline, Tied};
 use crate::error::Class;
 use crate::sink::refusal::{code_of, verdict};
 
@@ -119,15 +120,19 @@ impl Trouble {
 }
 
 /// A context that only listens; the producer's own does more.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Ears {
     trouble: Arc<Trouble>,
+    lifeline: Lifeline,
 }
 
 impl Ears {
-    /// What was last heard.
-    pub(crate) fn trouble(&self) -> &Arc<Trouble> {
-        &self.trouble
+    /// For one of several clients whose trouble is told together.
+    pub(crate) fn of(trouble: &Arc<Trouble>) -> Self {
+        Self {
+            trouble: Arc::clone(trouble),
+            lifeline: Lifeline::default(),
+        }
     }
 }
 
@@ -139,6 +144,12 @@ impl ClientContext for Ears {
 
     fn error(&self, error: KafkaError, reason: &str) {
         hear(&self.trouble, &error, reason);
+    }
+}
+
+impl Tied for Ears {
+    fn lifeline(&self) -> &Lifeline {
+        &self.lifeline
     }
 }
 

@@ -7,16 +7,17 @@
 mod cluster;
 mod context;
 mod jaas;
+mod lifeline;
 mod properties;
 mod reading;
 mod security;
 
-use rdkafka::ClientContext;
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::KafkaError;
 
 pub(crate) use cluster::{Admin, Plan, answers, find, look, reach};
 pub(crate) use context::{Ears, Trouble, hear, log};
+pub(crate) use lifeline::{Lifeline, Tied, hold};
 pub(crate) use reading::{Ends, bear, follow_topic, read_topic};
 
 use crate::config::KafkaProperties;
@@ -114,9 +115,11 @@ impl Settings {
     /// The client.
     pub(crate) fn create<C, T>(&self, context: C) -> Result<T, Failure>
     where
-        C: ClientContext,
+        C: Tied,
         T: FromClientConfigAndContext<C>,
     {
+        let servers = self.get("bootstrap.servers");
+        context.lifeline().tie(servers.unwrap_or_default());
         self.config
             .create_with_context(context)
             .map_err(|error| self.refused(&error))

@@ -9,7 +9,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
-use super::{Ears, Settings};
+use super::{Ears, Settings, hold};
 use crate::error::{Class, Failure};
 use crate::sink::{code_of, describe, failed, verdict};
 
@@ -137,6 +137,7 @@ impl<'a> Reading<'a> {
     fn finish(mut self, mut take: impl FnMut(&BorrowedMessage<'_>)) -> Result<Ends, Failure> {
         let mut moved = Instant::now();
         while !self.open.is_empty() {
+            hold(self.consumer.client());
             match self.consumer.poll(Duration::from_millis(100)) {
                 Some(Ok(message)) => {
                     moved = Instant::now();
