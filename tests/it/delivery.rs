@@ -1,8 +1,9 @@
 //! From a committed row to a record.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Scene, wait};
+use crate::support::{Kafka, Postgres, Scene, Walpost, wait};
 
 const QUIET: Duration = Duration::from_millis(300);
 
@@ -139,6 +140,47 @@ fn savepoints_of_a_spilled_transaction_are_honoured() {
         .map(|record| record.json()["n"].as_i64().unwrap())
         .collect();
     assert_eq!(numbers, (1..=500).chain(1001..=1005).collect::<Vec<_>>());
+}
+
+/// A transaction that is prepared today and committed tomorrow is published when it is committed,
+/// although the stream has been stored far beyond its rows, and has begun anew.
+#[test]
+fn a_prepared_transaction_is_published_when_it_is_committed() {
+    let postgres = Postgres::private(&[("max_prepared_transactions", "5")]);
+    for exactly_once in [false, true] {
+        let mut scene = Scene::on("prepared", Arc::clone(&postgres), Kafka::shared());
+        let mut worker = scene.worker();
+        if exactly_once {
+            worker = worker.set("exactly.once.source.support", "enabled");
+        }
+        let mut walpost = Walpost::start(&worker, &[&scene.connector()]);
+        walpost.wait_streaming();
+        let name = scene.name.clone();
+        for (n, suffix) in [(1, "kept"), (2, "given up")] {
+            scene.sql("begin");
+            scene.event("k", n);
+            scene.sql(&format!("prepare transaction '{name} {suffix}'"));
+        }
+        scene.event("k", 3);
+        let mut tail = scene.tail("order");
+        tail.at_least(1);
+        let position = scene.position();
+        scene.wait_confirmed(position);
+        walpost.stop();
+        let mut walpost = walpost.again();
+        walpost.wait_streaming();
+        scene.event("k", 4);
+        scene.sql(&format!("rollback prepared '{name} given up'"));
+        scene.sql(&format!("commit prepared '{name} kept'"));
+        scene.event("k", 5);
+        let numbers: Vec<_> = tail
+            .exactly(4, QUIET)
+            .iter()
+            .map(|record| record.json()["n"].as_i64().unwrap())
+            .collect();
+        assert_eq!(numbers, [3, 4, 1, 5], "in the order of commits");
+        walpost.stop();
+    }
 }
 
 /// Messages that carry no row do not end the stream, now or after a restart.

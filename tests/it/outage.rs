@@ -87,6 +87,7 @@ fn survives_a_cluster_without_brokers(exactly_once: bool) {
         wait::until("the next event", wait::SOON, || Instant::now() >= next);
     }
     tail.within(usize::try_from(events).unwrap(), Duration::from_secs(60));
+    assert!(walpost.log().contains("no broker"), "{}", walpost.log());
     let records = scene.records("order");
     let numbers = records.iter().map(|record| record.json()["n"].as_i64());
     if exactly_once {
@@ -243,6 +244,6 @@ fn a_start_without_kafka_waits_for_it() {
     walpost.wait_readiness(503);
     let (code, time) = walpost.terminate();
     assert_eq!(code, Some(0), "{}", walpost.log());
-    assert!(time < Duration::from_secs(10), "{time:?}");
+    assert!(time < Duration::from_secs(40), "{time:?}");
     scene.event("k", 1);
 }

@@ -168,3 +168,41 @@ fn a_missing_right_is_named_within_seconds() {
     scene.tail("closed").within(1, Duration::from_secs(60));
     drop(walpost);
 }
+
+/// A topic deleted while nothing is sent, and one deleted under load: it comes back, and with it what
+/// was committed afterwards.
+#[test]
+fn a_deleted_topic_comes_back() {
+    deleted_topics_come_back(false);
+}
+
+/// The same in transactions.
+#[test]
+fn a_deleted_topic_comes_back_exactly_once() {
+    deleted_topics_come_back(true);
+}
+
+fn deleted_topics_come_back(exactly_once: bool) {
+    let mut scene = Scene::new("deleted");
+    let mut worker = scene.worker();
+    if exactly_once {
+        worker = worker.set("exactly.once.source.support", "enabled");
+    }
+    let mut walpost = Walpost::start(&worker, &[&scene.connector()]).allowing("");
+    walpost.wait_streaming();
+    let topic = scene.topic("order");
+    scene.event("k", 1);
+    scene.tail("order").at_least(1);
+    for (first, last) in [(10, 10), (20, 40)] {
+        scene.events("order", "k", first, last);
+        scene.kafka.delete_topic(&topic);
+        scene.event("k", last + 1);
+        wait::until("what followed arrives", Duration::from_secs(120), || {
+            let records = scene.records("order");
+            records.iter().any(|record| record.json()["n"] == last + 1)
+        });
+        let position = scene.position();
+        scene.wait_confirmed(position);
+    }
+    walpost.wait_ready();
+}

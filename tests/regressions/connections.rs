@@ -35,8 +35,8 @@ fn a_slot_held_by_a_vanished_host_is_waited_for() {
     second.wait_log(&holder.unwrap().to_string());
     assert!(second.log().contains("127.0.0.1"), "{}", second.log());
     scene.event("k", 2);
-    tail.within(2, Duration::from_secs(25));
-    assert!(vanished.elapsed() < Duration::from_secs(25));
+    tail.within(2, Duration::from_secs(45));
+    assert!(vanished.elapsed() < Duration::from_secs(45));
     tail.exactly(2, Duration::from_millis(300));
     first.kill();
 }

@@ -27,8 +27,15 @@ pub(crate) struct Lifeline(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     servers: OnceLock<CString>,
+    sight: Mutex<Sight>,
+}
+
+#[derive(Debug, Default)]
+struct Sight {
+    /// A broker was known, and nothing was said of its loss yet.
+    known: bool,
     /// Since when no broker is known, or when the client was last helped.
-    lost: Mutex<Option<Instant>>,
+    lost: Option<Instant>,
 }
 
 impl Lifeline {
@@ -43,18 +50,27 @@ impl Lifeline {
     /// Helps the client that it is of, if it needs help; to be called now and then while the client
     /// is waited for. Never blocks.
     pub(crate) fn hold<C: ClientContext>(&self, client: &Client<C>) {
-        let mut lost = self.0.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let sight = self.0.sight.lock();
+        let mut sight = sight.unwrap_or_else(PoisonError::into_inner);
         if foreign::knows_the_cluster(client) {
-            *lost = None;
+            *sight = Sight {
+                known: true,
+                lost: None,
+            };
             return;
         }
-        let since = *lost.get_or_insert_with(Instant::now);
+        let since = *sight.lost.get_or_insert_with(Instant::now);
         if since.elapsed() >= PATIENCE
             && let Some(servers) = self.0.servers.get()
         {
-            tracing::debug!(target: "librdkafka", "no broker is known, back to bootstrap.servers");
+            if std::mem::take(&mut sight.known) {
+                tracing::warn!(
+                    "kafka: the cluster has named no broker that is fit for work, asking \
+                     bootstrap.servers again until it does"
+                );
+            }
             foreign::add_brokers(client, servers);
-            *lost = Some(Instant::now());
+            sight.lost = Some(Instant::now());
         }
     }
 }
