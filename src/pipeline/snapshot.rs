@@ -174,7 +174,7 @@ async fn take_burst(
                     break;
                 }
             }
-            Burst::Drained | Burst::Full | Burst::AtCommit => break,
+            Burst::Drained | Burst::Full | Burst::AtCommit | Burst::Paused => break,
         }
     }
     transfer.seal();

@@ -69,6 +69,11 @@ impl Stream<'_> {
             {
                 return Ok(deadline);
             }
+            // A timer fires only once the runtime gets a word in, which it may not for many bursts
+            // while rows pour in.
+            if Instant::now() >= self.source.status_due() {
+                self.report().await?;
+            }
             let running = matches!(phase, Phase::Running);
             let deadline = match phase {
                 Phase::Running => self.source.status_due(),
@@ -102,10 +107,7 @@ impl Stream<'_> {
                 () = sleep_until(commit_at.unwrap_or(deadline)), if commit_at.is_some() => {
                     self.commit_if_due()?;
                 }
-                () = sleep_until(self.source.status_due()) => {
-                    self.source.report().await?;
-                    self.tell_progress();
-                }
+                () = sleep_until(self.source.status_due()) => self.report().await?,
                 said = dead_letters::said(&mut self.transfer.dead_letters), if listens => {
                     self.heed(&said?)?;
                 }
@@ -125,6 +127,13 @@ impl Stream<'_> {
                 }
             }
         }
+    }
+
+    /// Tells the server where we are.
+    async fn report(&mut self) -> Result<(), Failure> {
+        self.source.report().await?;
+        self.tell_progress();
+        Ok(())
     }
 
     /// Moves what the read buffer holds into the sink.
@@ -164,7 +173,7 @@ impl Stream<'_> {
                         return Ok(());
                     }
                 }
-                Burst::Drained | Burst::Full | Burst::AtCommit => return Ok(()),
+                Burst::Drained | Burst::Full | Burst::AtCommit | Burst::Paused => return Ok(()),
             }
         }
     }

@@ -5,7 +5,7 @@ mod held;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tracing::info;
 
@@ -51,11 +51,20 @@ pub(super) enum Burst {
     Full,
     /// A commit was reached, and the caller wanted no more than that.
     AtCommit,
+    /// Some time has passed, and others may be waiting.
+    Paused,
     /// A table must be bound before its rows.
     Bind(Arc<Relation>),
     /// A record waits for its topic to be looked up: call [`Transfer::release`].
     Held,
 }
+
+/// The longest burst. Rows are cheap, but a process may be given little time, and the server ends a
+/// connection that does not answer it.
+const LONGEST: Duration = Duration::from_millis(50);
+
+/// Events between two looks at the clock, which costs a tenth of a row.
+const PER_LOOK: u32 = 64;
 
 /// What the commits of a batch say.
 #[derive(Debug, Default, Clone, Copy)]
@@ -124,7 +133,7 @@ impl Transfer {
     }
 
     /// Moves events until the buffer is empty, the sink is full, or something asynchronous has to
-    /// happen first. With `to_commit` it stops at the first commit.
+    /// happen first; for a bounded time. With `to_commit` it stops at the first commit.
     ///
     /// # Errors
     /// A poison event that the policy does not tolerate; what the source or the sink report.
@@ -137,7 +146,13 @@ impl Transfer {
             return Ok(Burst::Held);
         }
         let now_ms = wall_clock_ms();
+        let began = Instant::now();
+        let mut events_moved = 0_u32;
         while self.sink.has_room() {
+            events_moved += 1;
+            if events_moved.is_multiple_of(PER_LOOK) && began.elapsed() > LONGEST {
+                return Ok(Burst::Paused);
+            }
             let Some(event) = events.next_event()? else {
                 return Ok(Burst::Drained);
             };

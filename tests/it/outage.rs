@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::restart::{Load, check, wait_delivered};
+use crate::support::cleanup::Signal;
 use crate::support::kafka::Options;
 use crate::support::postgres::Shutdown;
 use crate::support::relay::Weather;
@@ -230,6 +231,30 @@ fn a_slow_kafka_does_not_cost_the_connection() {
         "{}",
         walpost.peak_memory()
     );
+}
+
+/// A machine that gives us a tenth of its time: the server is answered between the rows.
+#[test]
+fn a_process_that_hardly_runs_keeps_the_connection() {
+    let postgres = Postgres::private(&[("wal_sender_timeout", "2s")]);
+    let mut scene = Scene::on("starved", postgres, Kafka::shared());
+    let connector = scene.connector().set("status.update.interval.ms", "300");
+    let mut walpost = Walpost::start(&scene.worker(), &[&connector]);
+    walpost.wait_streaming();
+    let backend = "select pid::bigint from pg_stat_replication";
+    let pid = scene.number(backend);
+    scene.events("order", "k", 1, 20_000);
+    let mut tail = scene.tail("order");
+    let end = Instant::now() + Duration::from_secs(90);
+    while tail.now().len() < 20_000 {
+        assert!(Instant::now() < end, "{} rows", tail.now().len());
+        walpost.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(90));
+        walpost.signal(Signal::CONT);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(scene.number(backend), pid, "one connection for all rows");
+    walpost.stop();
 }
 
 /// Kafka's name does not resolve, or nobody listens, at start: wait and say so.
