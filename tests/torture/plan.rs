@@ -301,7 +301,8 @@ fn fault(rng: &mut fastrand::Rng, store: Store) -> Fault {
         780..880 => Fault::EndWalsender,
         880..900 => Fault::KillWalsender,
         900..925 => Fault::FreezePostgres(while_),
-        925..970 => Fault::FreezeKafka(while_),
+        // Some last until the broker is no longer admitted to its cluster.
+        925..970 => Fault::FreezeKafka(milliseconds(rng, 50..1600)),
         970..980 => Fault::RestartPostgres { crash: false },
         980..992 => Fault::RestartPostgres { crash: true },
         992..996 => Fault::RestartKafka { crash: false },

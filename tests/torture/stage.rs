@@ -39,6 +39,11 @@ impl Servers {
         let to_kafka = Relay::to(port);
         let kafka = Kafka::start(&Options {
             behind: Some((port, to_kafka.port())),
+            // A broker that was frozen for long is not admitted at first.
+            properties: &[
+                ("broker.session.timeout.ms", "1000"),
+                ("broker.heartbeat.interval.ms", "250"),
+            ],
             ..Options::default()
         });
         let postgres = Postgres::private(SETTINGS);
