@@ -10,7 +10,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use crate::support::postgres::Shutdown;
 use crate::support::relay::Weather;
 use crate::support::tls::Authority;
-use crate::support::{Kafka, Postgres, Relay, Scene, Tail, kafka, ports, wait};
+use crate::support::{Kafka, Postgres, Relay, Scene, Tail, kafka, ports};
 
 #[test]
 fn a_server_of_our_own_stops_and_starts_with_its_data() {
@@ -94,9 +94,7 @@ fn a_secured_cluster_lets_in_whom_it_knows() {
         )
         .is_ok_and(|metadata| metadata.topics()[0].partitions().len() == 1)
     };
-    wait::until("the right password is let in", wait::SOON, || {
-        known(kafka::PASSWORD)
-    });
+    assert!(known(kafka::PASSWORD));
     assert!(!known("wrong"));
 }
 

@@ -87,7 +87,7 @@ fn survives_a_cluster_without_brokers(exactly_once: bool) {
         let next = Instant::now() + Duration::from_millis(50);
         wait::until("the next event", wait::SOON, || Instant::now() >= next);
     }
-    tail.within(usize::try_from(events).unwrap(), Duration::from_secs(60));
+    tail.at_least(usize::try_from(events).unwrap());
     assert!(walpost.log().contains("no broker"), "{}", walpost.log());
     let records = scene.records("order");
     let numbers = records.iter().map(|record| record.json()["n"].as_i64());
@@ -95,7 +95,7 @@ fn survives_a_cluster_without_brokers(exactly_once: bool) {
         assert!(numbers.eq((1..=events).map(Some)), "each once, in order");
     }
     let position = scene.position();
-    scene.wait_confirmed_within(Duration::from_secs(60), position);
+    scene.wait_confirmed(position);
 }
 
 /// Postgres restarts under us, and walsenders are ended.
@@ -243,6 +243,7 @@ fn a_process_that_hardly_runs_keeps_the_connection() {
     walpost.wait_streaming();
     let backend = "select pid::bigint from pg_stat_replication";
     let pid = scene.number(backend);
+    assert!(pid.is_some(), "a walsender");
     scene.events("order", "k", 1, 20_000);
     let mut tail = scene.tail("order");
     let end = Instant::now() + Duration::from_secs(90);
@@ -269,6 +270,6 @@ fn a_start_without_kafka_waits_for_it() {
     walpost.wait_readiness(503);
     let (code, time) = walpost.terminate();
     assert_eq!(code, Some(0), "{}", walpost.log());
-    assert!(time < Duration::from_secs(40), "{time:?}");
+    assert!(time < Duration::from_secs(10), "{time:?}");
     scene.event("k", 1);
 }

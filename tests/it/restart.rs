@@ -192,11 +192,11 @@ fn sigterm_is_answered_in_every_state() {
     // Idle, with SIGINT, and with the SIGHUP of a terminal that is closed.
     let mut walpost = scene.start();
     walpost.signal(Signal::INT);
-    assert_eq!(walpost.wait_exit(Duration::from_secs(40)).code(), Some(0));
+    assert_eq!(walpost.wait_exit(Duration::from_secs(10)).code(), Some(0));
     let mut walpost = walpost.again();
     walpost.wait_streaming();
     walpost.signal(Signal::HUP);
-    assert_eq!(walpost.wait_exit(Duration::from_secs(40)).code(), Some(0));
+    assert_eq!(walpost.wait_exit(Duration::from_secs(10)).code(), Some(0));
     // At once after the start.
     let mut walpost = walpost.again();
     walpost.wait_log("listening");
@@ -209,13 +209,13 @@ fn sigterm_is_answered_in_every_state() {
     scene.tail("order").at_least(50);
     let (code, time) = walpost.terminate();
     assert_eq!(code, Some(0), "{}", walpost.log());
-    assert!(time < Duration::from_secs(40), "{time:?}");
+    assert!(time < Duration::from_secs(10), "{time:?}");
     load.finish();
     // The slot is free at once.
     let slot = scene.name.clone();
     let active =
         format!("select count(*) from pg_replication_slots where slot_name = '{slot}' and active");
-    wait::until("the slot is free", Duration::from_secs(10), || {
+    wait::until("the slot is free", Duration::from_secs(2), || {
         scene.number(&active) == Some(0)
     });
 }
@@ -236,8 +236,14 @@ fn a_second_signal_ends_at_once() {
     wait::until("the first signal is noticed", wait::SOON, || {
         log(&walpost) > before || !walpost.is_running()
     });
+    let asked = Instant::now();
     walpost.signal(Signal::TERM);
     walpost.wait_exit(Duration::from_secs(5));
+    assert!(
+        asked.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        asked.elapsed()
+    );
     scene.kafka.thaw();
 }
 

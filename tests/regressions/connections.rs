@@ -35,8 +35,8 @@ fn a_slot_held_by_a_vanished_host_is_waited_for() {
     second.wait_log(&holder.unwrap().to_string());
     assert!(second.log().contains("127.0.0.1"), "{}", second.log());
     scene.event("k", 2);
-    tail.within(2, Duration::from_secs(45));
-    assert!(vanished.elapsed() < Duration::from_secs(45));
+    tail.within(2, Duration::from_secs(25));
+    assert!(vanished.elapsed() < Duration::from_secs(25));
     tail.exactly(2, Duration::from_millis(300));
     first.kill();
 }
@@ -58,7 +58,8 @@ fn undelivered_rows_do_not_keep_a_server_from_stopping() {
     let confirmed = scene.confirmed().unwrap();
     assert!(confirmed <= before + 64, "not confirmed undelivered");
     let took = scene.postgres.stop(Shutdown::Fast);
-    assert!(took < Duration::from_secs(45), "{took:?}");
+    // Ten seconds of it are the grace of a stop; held up, it would last for a minute.
+    assert!(took < Duration::from_secs(30), "{took:?}");
     scene.postgres.start();
     scene.reconnect();
     scene.kafka.thaw();

@@ -135,7 +135,7 @@ fn a_full_queue_is_waited_out_without_doubles_and_without_a_busy_loop() {
     scene.events("order", "k", 30_501, 30_600);
     let (code, time) = walpost.terminate();
     assert_eq!(code, Some(0), "{}", walpost.log());
-    assert!(time < Duration::from_secs(40), "{time:?}");
+    assert!(time < Duration::from_secs(12), "{time:?}");
     relay.set(Weather::Fair);
 }
 
@@ -275,7 +275,7 @@ fn a_token_is_renewed_while_nothing_is_sent() {
         tokens.given.load(Ordering::Relaxed) >= first + 2
     });
     scene.event("k", 2);
-    scene.tail("order").at_least(2);
+    scene.tail("order").within(2, Duration::from_secs(10));
 
     // The endpoint refuses for a while.
     walpost.allow("");
@@ -385,7 +385,7 @@ fn brokers_that_move_to_other_addresses_are_found_by_name() {
     scene.event("k", 2);
     tail.within(2, Duration::from_secs(120));
     let took = moved.elapsed();
-    assert!(took < Duration::from_secs(100), "about a minute: {took:?}");
+    assert!(took < Duration::from_secs(75), "about a minute: {took:?}");
     assert!(new.carried() > 0);
     walpost.wait_ready();
     let position = scene.position();

@@ -250,7 +250,7 @@ impl Walpost {
     pub(crate) fn terminate(&mut self) -> (Option<i32>, Duration) {
         let asked = Instant::now();
         self.signal(Signal::TERM);
-        let status = self.wait_exit(wait::SOON);
+        let status = self.wait_exit(Duration::from_secs(20));
         (status.code(), asked.elapsed())
     }
 
