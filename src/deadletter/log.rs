@@ -269,8 +269,11 @@ impl Log {
     }
 
     fn poll(&self, consumer: &BaseConsumer<Ears>) -> Option<Result<Audit, Failure>> {
-        hold(consumer.client());
-        match consumer.poll(POLL)? {
+        let Some(polled) = consumer.poll(POLL) else {
+            hold(consumer.client());
+            return None;
+        };
+        match polled {
             Ok(message) => self.audit(message.payload()).map(Ok),
             Err(error) => {
                 let attempt = format!("follow {AUDIT} {:?}", self.topics.audit_topic());

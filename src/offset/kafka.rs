@@ -17,7 +17,7 @@ use crate::config::{Connector, KafkaProperties, OffsetTopic, Worker};
 use crate::error::Failure;
 use crate::lsn::ResumePoint;
 use crate::sink::client::{
-    Admin, Ears, Lifeline, Plan, Role, Settings, Tied as _, Trouble, read_topic,
+    Admin, Ears, LOOK, Lifeline, Plan, Role, Settings, Tied as _, Trouble, read_topic,
 };
 use crate::sink::{PositionRecord, code_of, describe, failed_with, position_refused};
 
@@ -25,8 +25,6 @@ use crate::sink::{PositionRecord, code_of, describe, failed_with, position_refus
 const CREATION: Duration = Duration::from_secs(10);
 /// One question to a broker.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How often a write that waits looks whether its client has lost its way.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// A topic on a cluster.
 struct Place {

@@ -45,9 +45,6 @@ const IN_FLIGHT: &str = "1";
 /// How long the poll thread sleeps without events before it looks whether it should stop.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How often the poll thread looks whether the client has lost its way.
-const LOOK: Duration = Duration::from_secs(1);
-
 /// Records refused for the size of their batch are tried again in batches this much smaller.
 const SHRINK: i64 = 8;
 
@@ -257,7 +254,7 @@ impl Producer {
                 let mut looked = Instant::now();
                 while !until.load(Ordering::Acquire) {
                     watched.0.poll(POLL);
-                    if looked.elapsed() >= LOOK {
+                    if looked.elapsed() >= client::LOOK {
                         client::hold(watched.0.client());
                         looked = Instant::now();
                     }

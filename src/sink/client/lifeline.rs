@@ -16,6 +16,9 @@ use rdkafka::client::Client;
 
 use crate::foreign;
 
+/// How often whoever waits for a client looks after it.
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
+
 /// How long a client may know no broker before it is given `bootstrap.servers` again, and between
 /// two times. The client keeps a copy each time, so it must not be often.
 const PATIENCE: Duration = Duration::from_secs(5);

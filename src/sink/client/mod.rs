@@ -17,7 +17,7 @@ use rdkafka::error::KafkaError;
 
 pub(crate) use cluster::{Admin, Plan, answers, find, look, reach};
 pub(crate) use context::{Ears, Trouble, hear, log};
-pub(crate) use lifeline::{Lifeline, Tied, hold};
+pub(crate) use lifeline::{LOOK, Lifeline, Tied, hold};
 pub(crate) use reading::{Ends, bear, follow_topic, read_topic};
 
 use crate::config::KafkaProperties;

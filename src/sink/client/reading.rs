@@ -137,7 +137,6 @@ impl<'a> Reading<'a> {
     fn finish(mut self, mut take: impl FnMut(&BorrowedMessage<'_>)) -> Result<Ends, Failure> {
         let mut moved = Instant::now();
         while !self.open.is_empty() {
-            hold(self.consumer.client());
             match self.consumer.poll(Duration::from_millis(100)) {
                 Some(Ok(message)) => {
                     moved = Instant::now();
@@ -150,7 +149,10 @@ impl<'a> Reading<'a> {
                     self.ended.insert(partition);
                     self.look_for_ends(moved)?;
                 }
-                None => self.look_for_ends(moved)?,
+                None => {
+                    hold(self.consumer.client());
+                    self.look_for_ends(moved)?;
+                }
                 Some(Err(error)) => bear(&self.attempt, &error)?,
             }
             if moved.elapsed() > STALLED {
