@@ -393,7 +393,7 @@ fn a_record_that_kafka_refuses_goes_to_the_topic_too() {
 fn with_exactly_once_delivery_a_record_that_kafka_refuses_is_a_letter_once() {
     let mut scene = Scene::new("letters");
     let connector = ordered(&scene).set("exactly.once.support", "required");
-    let worker = scene.worker().set("exactly.once.source.support", "enabled");
+    let worker = scene.worker_for(true);
     let mut walpost = letters_of_a_refusal(&mut scene, &worker, &connector);
     assert_eq!(numbers(&scene.records("order")), [1, 3]);
     walpost.stop();
@@ -562,7 +562,7 @@ fn the_time_for_retries_can_be_bounded() {
 fn with_exactly_once_delivery_each_letter_comes_once_in_order_over_a_kill() {
     let mut scene = Scene::new("letters");
     let connector = ordered(&scene);
-    let worker = scene.worker().set("exactly.once.source.support", "enabled");
+    let worker = scene.worker_for(true);
     let mut walpost = start_with(&worker, &connector);
     scene.event("a", 1);
     poison(&mut scene, "a", 2);

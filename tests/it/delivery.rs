@@ -149,10 +149,7 @@ fn a_prepared_transaction_is_published_when_it_is_committed() {
     let postgres = Postgres::private(&[("max_prepared_transactions", "5")]);
     for exactly_once in [false, true] {
         let mut scene = Scene::on("prepared", Arc::clone(&postgres), Kafka::shared());
-        let mut worker = scene.worker();
-        if exactly_once {
-            worker = worker.set("exactly.once.source.support", "enabled");
-        }
+        let worker = scene.worker_for(exactly_once);
         let mut walpost = Walpost::start(&worker, &[&scene.connector()]);
         walpost.wait_streaming();
         let name = scene.name.clone();

@@ -17,7 +17,7 @@ use crate::support::relay::Weather;
 use crate::support::{Kafka, Postgres, Relay, Scene, kafka, random, wait};
 
 fn worker(scene: &Scene) -> Worker {
-    scene.worker().set("exactly.once.source.support", "enabled")
+    scene.worker_for(true)
 }
 
 fn connector(scene: &Scene) -> Connector {

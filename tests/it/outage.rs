@@ -72,10 +72,7 @@ fn survives_a_cluster_without_brokers(exactly_once: bool) {
         ..Options::default()
     });
     let mut scene = Scene::on("fenced", Postgres::shared(), kafka);
-    let mut worker = scene.worker();
-    if exactly_once {
-        worker = worker.set("exactly.once.source.support", "enabled");
-    }
+    let worker = scene.worker_for(exactly_once);
     let mut walpost = Walpost::start(&worker, &[&scene.connector()]).allowing("");
     walpost.wait_streaming();
     let mut tail = scene.tail("order");

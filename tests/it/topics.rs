@@ -184,10 +184,7 @@ fn a_deleted_topic_comes_back_exactly_once() {
 
 fn deleted_topics_come_back(exactly_once: bool) {
     let mut scene = Scene::new("deleted");
-    let mut worker = scene.worker();
-    if exactly_once {
-        worker = worker.set("exactly.once.source.support", "enabled");
-    }
+    let worker = scene.worker_for(exactly_once);
     let mut walpost = Walpost::start(&worker, &[&scene.connector()]).allowing("");
     walpost.wait_streaming();
     let topic = scene.topic("order");

@@ -211,9 +211,13 @@ impl Kafka {
         });
     }
 
-    fn metadata(&self) -> Option<Metadata> {
+    fn admin(&self) -> &AdminClient<DefaultClientContext> {
         hold(self.admin.inner(), &self.direct_bootstrap());
-        self.admin
+        &self.admin
+    }
+
+    fn metadata(&self) -> Option<Metadata> {
+        self.admin()
             .inner()
             .fetch_metadata(None, Duration::from_secs(2))
             .ok()
@@ -253,9 +257,8 @@ impl Kafka {
                 )
             })
             .collect();
-        hold(self.admin.inner(), &self.direct_bootstrap());
         let options = AdminOptions::new().request_timeout(Some(Duration::from_secs(30)));
-        let results = block_on(self.admin.create_topics(&wanted, &options)).unwrap();
+        let results = block_on(self.admin().create_topics(&wanted, &options)).unwrap();
         for result in results {
             result.unwrap_or_else(|(topic, code)| panic!("create topic {topic}: {code}"));
         }
@@ -275,7 +278,7 @@ impl Kafka {
     pub(crate) fn set_topic(&self, topic: &str, name: &str, value: &str) {
         let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(name, value);
         let (changes, options) = ([change], AdminOptions::new());
-        for result in block_on(self.admin.alter_configs(&changes, &options)).unwrap() {
+        for result in block_on(self.admin().alter_configs(&changes, &options)).unwrap() {
             result.unwrap();
         }
     }
@@ -283,7 +286,7 @@ impl Kafka {
     /// Gives `topic` this many partitions, more than it has.
     pub(crate) fn grow_topic(&self, topic: &str, partitions: usize) {
         let (grown, options) = ([NewPartitions::new(topic, partitions)], AdminOptions::new());
-        for result in block_on(self.admin.create_partitions(&grown, &options)).unwrap() {
+        for result in block_on(self.admin().create_partitions(&grown, &options)).unwrap() {
             result.unwrap();
         }
     }
@@ -291,7 +294,7 @@ impl Kafka {
     /// Deletes `topic`.
     pub(crate) fn delete_topic(&self, topic: &str) {
         let options = AdminOptions::new();
-        for result in block_on(self.admin.delete_topics(&[topic], &options)).unwrap() {
+        for result in block_on(self.admin().delete_topics(&[topic], &options)).unwrap() {
             result.unwrap_or_else(|(topic, code)| panic!("delete topic {topic}: {code}"));
         }
         wait::until("a topic is gone", wait::SOON, || {

@@ -101,6 +101,14 @@ impl Scene {
         ])
     }
 
+    /// [`Scene::worker`], delivering exactly once or at least once.
+    pub(crate) fn worker_for(&self, exactly_once: bool) -> Worker {
+        match exactly_once {
+            true => self.worker().set("exactly.once.source.support", "enabled"),
+            false => self.worker(),
+        }
+    }
+
     pub(crate) fn offset_topic(&self) -> String {
         format!("{}-offsets", self.name)
     }

@@ -5,8 +5,12 @@ use std::process::ExitCode;
 use crate::plan::{Plan, Store};
 use crate::settings::Settings;
 use crate::stage::{Act, Servers};
-use crate::support::checker::{Breach, Promise, Violation};
+use crate::support::checker::Breach::{self, Ahead, Lost, Reordered, Repeated};
+use crate::support::checker::Promise::{self, AtLeastOnce, ExactlyOnce};
+use crate::support::checker::Violation;
 use crate::{report, round, support};
+
+use Needs::{Faults, FaultsAndFile, Nothing};
 
 /// Tells the binary, if it was built for that, which promise to break.
 const VARIABLE: &str = "WALPOST_SABOTAGE";
@@ -27,48 +31,13 @@ enum Needs {
 /// What the binary is told, what it needs to show, and what has to be found. In exactly-once nothing
 /// but a committed transaction moves a position, so there is no "early".
 const KINDS: &[(Promise, &str, Needs, &[Breach])] = &[
-    (
-        Promise::AtLeastOnce,
-        "lose",
-        Needs::Nothing,
-        &[Breach::Ahead, Breach::Lost],
-    ),
-    (
-        Promise::AtLeastOnce,
-        "reorder",
-        Needs::Nothing,
-        &[Breach::Reordered],
-    ),
-    (
-        Promise::AtLeastOnce,
-        "double",
-        Needs::Nothing,
-        &[Breach::Repeated],
-    ),
-    (
-        Promise::AtLeastOnce,
-        "early",
-        Needs::FaultsAndFile,
-        &[Breach::Ahead, Breach::Lost],
-    ),
-    (
-        Promise::ExactlyOnce,
-        "lose",
-        Needs::Faults,
-        &[Breach::Ahead, Breach::Lost],
-    ),
-    (
-        Promise::ExactlyOnce,
-        "reorder",
-        Needs::Faults,
-        &[Breach::Reordered],
-    ),
-    (
-        Promise::ExactlyOnce,
-        "double",
-        Needs::Faults,
-        &[Breach::Repeated],
-    ),
+    (AtLeastOnce, "lose", Nothing, &[Ahead, Lost]),
+    (AtLeastOnce, "reorder", Nothing, &[Reordered]),
+    (AtLeastOnce, "double", Nothing, &[Repeated]),
+    (AtLeastOnce, "early", FaultsAndFile, &[Ahead, Lost]),
+    (ExactlyOnce, "lose", Faults, &[Ahead, Lost]),
+    (ExactlyOnce, "reorder", Faults, &[Reordered]),
+    (ExactlyOnce, "double", Faults, &[Repeated]),
 ];
 
 /// First an honest walpost, in which nothing may be found, then each kind of sabotage.
@@ -85,8 +54,8 @@ pub(crate) fn every_breach_is_found(settings: &Settings) -> ExitCode {
         eprintln!("{text}");
         code = ExitCode::FAILURE;
     };
-    for promise in [Promise::AtLeastOnce, Promise::ExactlyOnce] {
-        match look(settings, &servers, promise, "none", Needs::Faults, 10) {
+    for promise in [AtLeastOnce, ExactlyOnce] {
+        match look(settings, &servers, promise, "none", Faults, 10) {
             None => println!("torture-check: {promise:?}: an honest walpost passes"),
             Some((_, _, report)) => failed(report),
         }
@@ -123,14 +92,14 @@ fn look(
 ) -> Option<(u64, Vec<Violation>, String)> {
     let environment = [(VARIABLE, kind)];
     let store = match needs {
-        Needs::FaultsAndFile => Store::File,
+        FaultsAndFile => Store::File,
         _ => Act::store(settings.seed, 0, promise),
     };
     let mut act = Act::open(servers, settings.seed, 0, promise, store, &environment);
     for number in 0..rounds {
         let plan = Plan::draw(settings.seed, number, act.store);
         let plan = match needs {
-            Needs::Nothing => plan.calm(),
+            Nothing => plan.calm(),
             _ => plan.starved(),
         };
         round::run(&mut act, servers, &plan);

@@ -91,12 +91,7 @@ fn torture(settings: &Settings) -> Result<Tally, String> {
         {
             over.close();
         }
-        let act = act.get_or_insert_with(|| {
-            let (seed, act) = (settings.seed, number / ACT);
-            let promise = settings.promise(act);
-            let store = Act::store(seed, act, promise);
-            Act::open(&servers, seed, act, promise, store, &[])
-        });
+        let act = act.get_or_insert_with(|| Act::of(&servers, settings, number / ACT));
         let plan = Plan::draw(settings.seed, number, act.store);
         let before = (act.checker.events, act.checker.repeats);
         let begun = Instant::now();

@@ -48,9 +48,7 @@ pub(crate) fn stays_flat(settings: &Settings) -> ExitCode {
         crate::support::command::binary().display()
     );
     let servers = Servers::start();
-    let (seed, promise) = (settings.seed, settings.promise(0));
-    let store = Act::store(seed, 0, promise);
-    let mut act = Act::open(&servers, seed, 0, promise, store, &[]);
+    let mut act = Act::of(&servers, settings, 0);
     let begun = Instant::now();
     let (mut samples, mut printed) = (Vec::new(), Instant::now());
     let (mut slices, mut worst) = (0, Duration::ZERO);

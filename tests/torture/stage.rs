@@ -8,6 +8,7 @@ use postgres::Client;
 
 use crate::load::{self, Committed};
 use crate::plan::{Link, Store, generator};
+use crate::settings::Settings;
 use crate::support::checker::{Breach, Checker, Promise};
 use crate::support::cleanup::Signal;
 use crate::support::clock::Clock;
@@ -87,6 +88,13 @@ pub(crate) struct Act {
 }
 
 impl Act {
+    /// Opens act `number` as the settings and their seed have it.
+    pub(crate) fn of(servers: &Servers, settings: &Settings, number: u64) -> Self {
+        let promise = settings.promise(number);
+        let store = Self::store(settings.seed, number, promise);
+        Self::open(servers, settings.seed, number, promise, store, &[])
+    }
+
     /// Opens act `number` of `seed`.
     pub(crate) fn open(
         servers: &Servers,
